@@ -1,0 +1,36 @@
+# Every target sets up what it needs (scripts/setup); `make test` is what decides whether a change is good.
+
+BIN := .venv/bin
+
+.PHONY: test lint format guards lock setup clean
+
+test: lint
+	$(BIN)/pytest
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# Takes the guards of the protocols out, one by one, and watches a test fail for each.
+guards: setup
+	$(BIN)/python -m tests.guards
+
+# Writes requirements-dev.lock anew: one set for every Python that pyproject.toml allows. ARGS=--upgrade takes newer versions.
+lock: setup
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra spark --group dev \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS) \
+		--output-file requirements-dev.lock pyproject.toml
+
+setup:
+	@scripts/setup
+
+clean:
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
