@@ -162,6 +162,14 @@ class Reader(ast.NodeVisitor):
         self.sets = sets
         self.found: list[str] = []
         self._harmless: set[ast.AST] = set()
+        self._own: frozenset[str] = frozenset()  # names that the function being read takes from the builtins
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        before = self._own
+        stored = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        self._own |= stored | {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+        self.generic_visit(node)
+        self._own = before
 
     def offence(self, node: ast.AST, what: str) -> None:
         self.found.append(f"{getattr(node, 'lineno', 0)}: {what}")
@@ -185,7 +193,7 @@ class Reader(ast.NodeVisitor):
             self.offence(node, f"import of {name}")
 
     def visit_Name(self, node: ast.Name) -> None:
-        if node.id in BUILTINS and isinstance(node.ctx, ast.Load):
+        if node.id in BUILTINS and node.id not in self._own and isinstance(node.ctx, ast.Load):
             self.offence(node, f"builtin {node.id}")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -268,6 +276,7 @@ IMPURE = {
     "a file system": "import pyarrow.fs",
     "logging": "import logging",
     "hash": "hash('a')",
+    "hash beside an own one": "def f(hash): return hash\ndef g(x): return hash(x)",
     "hash handed on": "sorted('ab', key=hash)",
     "id": "id(object())",
     "file": "open('a')",
@@ -301,7 +310,9 @@ PURE_ENOUGH = {
     "a set of a set": "def f(a: set[int]): return {x + 1 for x in a}",
     "the time of an event": "def f(ctx): return ctx.now",
     "a dict of sets": "def f(d: dict[str, set[int]]):\n    for x in d: pass",
-    "a field of another name": "class A:\n    hash: int",
+    "a field named as a builtin": "class A:\n    hash: int",
+    "a parameter named as a builtin": "def f(id): return id + 1",
+    "a variable named as a builtin": "def f(d):\n    for id in d:\n        d[id] = 1",
 }
 
 
