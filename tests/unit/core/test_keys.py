@@ -116,6 +116,7 @@ FROM_SPARK = {
     "CAST(1.5 AS FLOAT)": ([pa.float32()], 1.5, 6163473420726370430),
     "1.5D": ([pa.float64()], 1.5, 7738255526519901366),
     "-0.0D": ([pa.float64()], -0.0, -5252525462095825812),
+    "CAST(-0.0D AS FLOAT)": ([pa.float32()], -0.0, 3614696996920510707),
     "CAST('NaN' AS DOUBLE)": ([pa.float64()], math.nan, -3127944061524951246),
     "CAST('NaN' AS FLOAT)": ([pa.float32()], math.nan, 2692338816207849720),
     "DATE'1969-12-31'": ([pa.date32()], date(1969, 12, 31), 2017008487422258757),
@@ -126,6 +127,12 @@ FROM_SPARK = {
     "'märz'": ([pa.string()], "märz", -4464833571629599160),
     "X'00ff'": ([pa.binary()], b"\0\xff", 879945414100663330),
     "CAST(-1.50 AS DECIMAL(9,2))": ([pa.decimal128(9, 2)], Decimal("-1.50"), -3700955262752989823),
+    "CAST(-12345678901234567.8 AS DECIMAL(18,1))": (
+        [pa.decimal128(18, 1)],
+        Decimal("-12345678901234567.8"),
+        7700742269099517432,
+    ),
+    "CAST(-128 AS DECIMAL(19,0))": ([pa.decimal128(19, 0)], Decimal(-128), -7898411661632158123),
     "CAST(128 AS DECIMAL(19,0))": ([pa.decimal128(19, 0)], Decimal(128), 6715097930120473301),
     "CAST('-12345678901234567890.5' AS DECIMAL(38,10))": (
         [pa.decimal128(38, 10)],
@@ -179,6 +186,14 @@ def assert_agree(rows: list, types: list[KeyType]) -> None:
 @settings(max_examples=60, deadline=None)
 def test_batch_agrees_with_single_keys(type, data):
     assert_agree(data.draw(rows_of(type)), [type])
+
+
+@pytest.mark.parametrize("type", KEY_TYPES.values(), ids=KEY_TYPES)
+@pytest.mark.parametrize("rows", [FEW, 3 * FEW])
+def test_batch_of_odd_values_agrees(type, rows):
+    values = [None, *type.odd] * rows
+    assert_agree([(value,) for value in values[:rows]], [type])
+    assert_agree(list(pairwise(values))[:rows], [type, type])
 
 
 @given(data=st.data())
