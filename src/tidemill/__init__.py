@@ -1,0 +1,23 @@
+"""Tidemill: stateful streams and graphs in Python on Spark, with five ways to recover."""
+
+from tidemill import errors, sinks, sources
+from tidemill.api.computation import Computation, Input, Output
+from tidemill.api.pipeline import Pipeline
+from tidemill.api.state import Columns
+from tidemill.errors import DataError, PipelineError, TidemillError
+from tidemill.ports import ARRIVAL
+
+__all__ = [
+    "ARRIVAL",
+    "Columns",
+    "Computation",
+    "DataError",
+    "Input",
+    "Output",
+    "Pipeline",
+    "PipelineError",
+    "TidemillError",
+    "errors",
+    "sinks",
+    "sources",
+]
