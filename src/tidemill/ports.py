@@ -35,7 +35,8 @@ class Chunk:
 
     watermark: Micros
     """No later record of this split is older: `BEGINNING` while nothing is known, `END` once it has ended, else a time
-    up to `LAST`. For `ARRIVAL` only `END` counts; the host knows the rest."""
+    up to `LAST`. For `ARRIVAL` only `END` counts; the host knows the rest.
+    """
 
     ended: bool
     """No record will ever follow."""
@@ -62,7 +63,8 @@ class Source(Protocol):
 
     Reading a split from a position gives the same records in the same order each time, in this process or another, for
     as long as the run lasts; only the cuts between chunks may fall elsewhere. Only 0 and positions that a chunk gave
-    are ever opened. The object is pickled to reach the workers, so it holds no open file or connection."""
+    are ever opened. The object is pickled to reach the workers, so it holds no open file or connection.
+    """
 
     schema: pa.Schema
     """The user's columns."""
@@ -111,8 +113,7 @@ class Sink(Protocol):
         ...
 
     def committed(self, generation: Generation) -> int:
-        """Claims the sink for this generation, finishes a commit that was begun, and gives the last number (0:
-        none)."""
+        """Claims the sink for this generation, finishes a commit that was begun, and gives the last number, or 0."""
         ...
 
 
@@ -146,8 +147,7 @@ class Transport(Protocol):
         ...
 
     def lost(self) -> Sequence[Peer]:
-        """Peers whose connection ended since the last call. A busy peer is not lost: its heartbeats run beside its
-        work."""
+        """Peers whose connection ended since the last call. One that is busy is not lost: it still answers."""
         ...
 
     def close(self) -> None: ...
@@ -159,7 +159,8 @@ class Blobs(Protocol):
     `put` is atomic: a reader gets all of the bytes or finds no such name, also after a crash. What `put` returned from
     is durable, and every later `get` and `list`, by anyone, sees it. A conditional put is linearizable: of any number
     of concurrent ones for a name exactly one is told True. Each blob carries a checksum; damaged bytes are a
-    `StorageError`."""
+    `StorageError`.
+    """
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False) -> bool:
         """False only if `if_absent` and the name is taken; then nothing was changed."""
@@ -182,11 +183,13 @@ class Log(Protocol):
     """Named sequences of entries, each with one owner at a time.
 
     Entries are durable, in order, when `append` returns. A crash in the middle of it leaves a prefix of the entries it
-    was given; a torn one is detected and cut off when the log is next opened, never read as data."""
+    was given; a torn one is detected and cut off when the log is next opened, never read as data.
+    """
 
     def open(self, name: str, epoch: Epoch) -> Sequence[bytes]:
         """Makes `epoch` the owner and gives all whole entries. From the moment it returns, no append under a lower
-        epoch can succeed, nor add to what was returned. `FencedError` if a higher epoch has opened the log."""
+        epoch can succeed, nor add to what was returned. `FencedError` if a higher epoch has opened the log.
+        """
         ...
 
     def append(self, name: str, epoch: Epoch, frames: Sequence[bytes]) -> None:
@@ -202,7 +205,8 @@ class Store(Protocol):
     """Sorted rows in named tables, each table with one owner at a time, changed in transactions.
 
     A transaction is all or nothing and durable when `commit` returns. Its epoch is checked inside it: between the check
-    and the change no other owner can get in, so a delayed write of a former owner is refused however late it comes."""
+    and the change no other owner can get in, so a delayed write of a former owner is refused however late it comes.
+    """
 
     def claim(self, table: str, epoch: Epoch) -> None:
         """Makes `epoch` the owner. A transaction of a lower one has happened before this returns, or never will."""

@@ -15,7 +15,7 @@ from tidemill.api.computation import Input, Output
 from tidemill.api.declarations import Declarations, SinkDeclaration, SourceDeclaration
 from tidemill.api.schema import ddl, read_schema
 from tidemill.api.shape import Shape, shape_of
-from tidemill.api.wording import listing, meant
+from tidemill.api.wording import listing, meant, sentence
 from tidemill.core.graph import Graph, Key, Late, Node, Stream, Subscription
 from tidemill.core.ids import NodeName, StreamName
 from tidemill.core.keys import KEYABLE, check_key_type
@@ -97,8 +97,8 @@ def _check_computation_names(told: Declarations) -> None:
         name = NodeName(computation.name)
         if name in taken:
             raise DuplicateNameError(
-                f"'{name}' is the name of two things, declared at {taken[name]} and {computation.declared_at}. Give "
-                f"one another: pipeline.add(..., name='{name}-2')."
+                f"'{name}' is the name of two things, declared at {taken[name]} and {computation.declared_at}. Names "
+                f"taken: {listing(taken)}. Give one another: pipeline.add(..., name='{name}-2')."
             )
         taken[name] = computation.declared_at
 
@@ -126,7 +126,7 @@ def _source_node(source: SourceDeclaration) -> Node:
 
 
 def _check_source(declared: SourceDeclaration) -> None:
-    source, owner = declared.source, f"the source of '{declared.stream}' (declared at {declared.declared_at})"
+    source, owner = declared.source, str(declared)
     if isinstance(source, type) or not isinstance(source, Source):
         raise PipelineError(
             f"{source!r} can't be {owner}: a source is an object with schema, timestamp, splits() and open(). Give it "
@@ -209,11 +209,8 @@ def _sink_names(sinks: Iterable[SinkDeclaration]) -> Iterator[NodeName]:
 def _sink_nodes(sinks: tuple[SinkDeclaration, ...], streams: dict[StreamName, _Made]) -> Iterator[Node]:
     for name, sink in zip(_sink_names(sinks), sinks, strict=True):
         if isinstance(sink.sink, type) or not isinstance(sink.sink, (Sink, Gathering)):
-            raise PipelineError(
-                f"{sink.sink!r} can't be a sink of '{sink.stream}' (declared at {sink.declared_at}). Give it one of "
-                "tm.sinks, such as tm.sinks.Collect()."
-            )
-        _known(StreamName(sink.stream), streams, f"The sink declared at {sink.declared_at}")
+            raise PipelineError(f"{sink.sink!r} can't be {sink}. Give it one of tm.sinks, such as tm.sinks.Collect().")
+        _known(StreamName(sink.stream), streams, sentence(str(sink)))
         yield Node(name, "sink", handle=sink.sink, declared_at=sink.declared_at)
 
 
@@ -330,7 +327,7 @@ def _check_times(graph: Graph, told: Declarations, shapes: Iterable[Shape]) -> N
         for shape in shapes:
             if shape.needs_time and shape.name in reached:
                 raise TimestampError(
-                    f"The source of '{declared.stream}' (declared at {declared.declared_at}) has no timestamp, but "
+                    f"{sentence(str(declared))} has no timestamp, but "
                     f"leads to {shape}, whose {shape.needs_time} waits for event time. Give the source timestamp=. "
                     f"{_time_remedy(declared.source.schema)}"
                 )

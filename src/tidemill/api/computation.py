@@ -108,7 +108,8 @@ class Input:
 
     `late` says what becomes of records behind the mark: "drop", "process", an `Output` of the same computation that
     they are diverted to, or a function of the record and the watermark that answers "drop", "process" or "divert" (to
-    the Output `divert`). Without it the pipeline's own choice holds."""
+    the Output `divert`). Without it the pipeline's own choice holds.
+    """
 
     def __init__(
         self,
@@ -129,8 +130,7 @@ class Input:
 
 
 class Computation:
-    """The user's code over keyed streams, for one key at a time: `process_record`, and `process_timer` if it sets
-    timers.
+    """The user's code over keyed streams, for one key at a time: `process_record`, and `process_timer` for timers.
 
     Or, in its vectorised form, for a whole bundle of a shard: `process_bundle`, and `process_watermark` where needed.
     """

@@ -14,6 +14,9 @@ class SourceDeclaration:
     source: Any
     declared_at: str
 
+    def __str__(self) -> str:
+        return f"the source of '{self.stream}' (declared at {self.declared_at})"
+
 
 @dataclass(frozen=True)
 class ComputationDeclaration:
@@ -23,12 +26,18 @@ class ComputationDeclaration:
 
     declared_at: str
 
+    def __str__(self) -> str:
+        return f"computation '{self.name}' (declared at {self.declared_at})"
+
 
 @dataclass(frozen=True)
 class SinkDeclaration:
     stream: str
     sink: Any
     declared_at: str
+
+    def __str__(self) -> str:
+        return f"the sink of '{self.stream}' (declared at {self.declared_at})"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from tidemill.ports import Gathering, Sink, Source
 
 class Pipeline:
     """`late` is what becomes of records behind the mark wherever an `Input` does not say: "drop", "process", or a
-    function of the record and the watermark that answers one of these."""
+    function of the record and the watermark that answers one of these.
+    """
 
     def __init__(self, name: str, *, late: str | ChooseLate = "drop") -> None:
         self.name = name

@@ -4,7 +4,8 @@ A schema is a DDL string as Spark reads it ("word string, n long NOT NULL"), a `
 itself as Spark's types do (`StructType`), which is taken by its `jsonValue()`, or else its `simpleString()`, so that
 Spark need not be there. Whatever the form, only types that Spark SQL has come through, each in the Arrow form that
 Spark gives it, because a pipeline must mean the same live and as a Spark plan. Spark's intervals, void and variant are
-left out."""
+left out.
+"""
 
 from __future__ import annotations
 

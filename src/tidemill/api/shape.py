@@ -24,8 +24,7 @@ _METHODS: Final = ("process_record", "process_timer", "process_bundle", "process
 class Shape:
     """What a computation says of itself. Sound by itself; what it says of streams is not checked yet."""
 
-    name: NodeName
-    declared_at: str
+    declared: ComputationDeclaration
     inputs: dict[StreamName, Input]
     outputs: dict[str, Output]
     """By attribute, so that `late=` may name one."""
@@ -37,7 +36,11 @@ class Shape:
     state: RowState | ColumnState | None
 
     def __str__(self) -> str:
-        return f"computation '{self.name}' (declared at {self.declared_at})"
+        return str(self.declared)
+
+    @property
+    def name(self) -> NodeName:
+        return NodeName(self.declared.name)
 
     @property
     def needs_time(self) -> str | None:
@@ -54,25 +57,23 @@ class Shape:
             make=self.make,
             state=self.state,
             vectorised="process_bundle" in self.methods,
-            declared_at=self.declared_at,
+            declared_at=self.declared.declared_at,
         )
 
 
-def shape_of(declaration: ComputationDeclaration) -> Shape:
-    owner = f"computation '{declaration.name}' (declared at {declaration.declared_at})"
-    given = declaration.computation
+def shape_of(declared: ComputationDeclaration) -> Shape:
+    owner, given = str(declared), declared.computation
     kind = given if isinstance(given, type) else type(given)
     if not issubclass(kind, Computation):
         raise ComputationError(
-            f"pipeline.add at {declaration.declared_at} was given {given!r}, which is no computation. Give it a "
+            f"pipeline.add at {declared.declared_at} was given {given!r}, which is no computation. Give it a "
             "subclass of tidemill.Computation, or an instance of one."
         )
     methods = _methods(kind, owner)
     state = given.state
     _check_form(methods, state, owner)
     return Shape(
-        NodeName(declaration.name),
-        declaration.declared_at,
+        declared,
         _inputs(given, owner),
         _outputs(given, owner),
         methods,
@@ -133,6 +134,7 @@ def _inputs(given: Any, owner: str) -> dict[StreamName, Input]:
     inputs: dict[StreamName, Input] = {}
     for attribute, port in attributes(given, Input).items():
         stream = StreamName(attribute if port.stream is None else port.stream)
+        _check_stream(stream, port, owner)
         if stream in inputs:
             raise ComputationError(
                 f"{sentence(owner)} reads stream '{stream}' twice: by the Inputs declared at "
@@ -145,12 +147,22 @@ def _inputs(given: Any, owner: str) -> dict[StreamName, Input]:
     return inputs
 
 
+def _check_stream(stream: Any, port: Input | Output, owner: str) -> None:
+    if not isinstance(stream, str) or not stream:
+        kind = type(port).__name__
+        raise ComputationError(
+            f"The {kind} (declared at {port.declared_at}) of {owner} has stream={stream!r}. A stream goes by its name: "
+            f'stream="words", or the name of the attribute if the {kind} has none.'
+        )
+
+
 def _outputs(given: Any, owner: str) -> dict[str, Output]:
     kind = given if isinstance(given, type) else type(given)
     outputs: dict[str, Output] = attributes(given, Output)
     by_stream: dict[str, tuple[str, Output]] = {}
     for attribute, port in outputs.items():
         port.settle(kind, attribute)
+        _check_stream(port.stream, port, owner)
         first, other = by_stream.setdefault(port.stream, (attribute, port))
         if first == attribute:
             continue
@@ -181,10 +193,10 @@ def _maker(given: Any, owner: str) -> Callable[[], Program]:
         made: Callable[[], Program] = given
         return made
     try:
-        copy.deepcopy(given)
+        model = copy.deepcopy(given)  # what becomes of the user's own from now on changes no shard
     except Exception as error:  # noqa: BLE001 - whatever the user's object holds
         raise ComputationError(
             f"The instance given as {owner} can't be copied for each shard ({error}). Keep only plain values in it, "
             "and open connections where they are used."
         ) from None
-    return functools.partial(copy.deepcopy, given)
+    return functools.partial(copy.deepcopy, model)

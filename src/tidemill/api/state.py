@@ -1,7 +1,8 @@
 """Kinds of state: a type of the user's for one key, or columns for vectorised computations.
 
 A key's state is made without arguments when the key is first seen, and is encoded by its type alone. Both are proved
-here by doing them once, because the other time to learn of it would be the first checkpoint."""
+here by doing them once, because the other time to learn of it would be the first checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -101,8 +102,7 @@ def _name(declared: Any) -> str:
 
 
 def _maker(declared: Any) -> Callable[[], Any]:
-    """What makes the first state of a key: the type itself, the bare type of a generic one, None where that is
-    allowed."""
+    """What makes a key's first state: the type, or a generic one's bare type. Where None is allowed, it is None."""
     origin = get_origin(declared)
     if origin is Annotated:
         return _maker(get_args(declared)[0])

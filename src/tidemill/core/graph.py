@@ -174,10 +174,13 @@ class Graph:
                 open_ends.extend(self.receivers[name])
         return found
 
-    def outside_senders(self, name: NodeName) -> tuple[NodeName, ...]:
-        """Those that send to the node and are not on its cycle."""
-        inside = self.cycles.get(name, ())
-        return tuple(sender for sender in self.senders[name] if sender not in inside)
+    @cached_property
+    def outside_senders(self) -> dict[NodeName, tuple[NodeName, ...]]:
+        """For each node, those that send to it and are not on its cycle."""
+        return {
+            name: tuple(sender for sender in senders if sender not in self.cycles.get(name, ()))
+            for name, senders in self.senders.items()
+        }
 
     @cached_property
     def back_edges(self) -> frozenset[tuple[NodeName, NodeName]]:

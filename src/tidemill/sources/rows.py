@@ -2,7 +2,8 @@
 
 Rows are dealt to the splits in turn. All of them are made Arrow columns at once, so that a row that does not fit is
 reported where it was written. Arrow alone would let some through in silence (1.5 becomes a long 1, "ab" a list of two),
-so what a value may be is said here."""
+so what a value may be is said here.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Rows:
     """A list of dicts or tuples as a source.
 
     `timestamp` names the column of event time (or is `tm.ARRIVAL`); datetimes without a zone are UTC, whole numbers are
-    microseconds. `delay` is how far behind the newest record another may come and still be on time."""
+    microseconds. `delay` is how far behind the newest record another may come and still be on time.
+    """
 
     def __init__(
         self,

@@ -63,8 +63,8 @@ def test_no_source():
 def test_two_computations_of_one_name():
     message = refused(errors.DuplicateNameError, Count, Count)
     assert message == (
-        f"'count' is the name of two things, declared at {ADD} and {ADD}. Give one another: "
-        "pipeline.add(..., name='count-2')."
+        f"'count' is the name of two things, declared at {ADD} and {ADD}. Names taken: "
+        "'source:words', 'count'. Give one another: pipeline.add(..., name='count-2')."
     )
 
 
@@ -268,6 +268,25 @@ def test_no_input():
     )
 
 
+@pytest.mark.parametrize("given", [3, "", Count.counts])
+def test_a_stream_goes_by_its_name(given):
+    class Named(Base):
+        words = tm.Input(given, key="word")
+
+    message = refused(errors.ComputationError, Named)
+    assert (
+        f"The Input (declared at {Named.words.declared_at}) of computation 'named' (declared at {ADD}) has" in message
+    )
+    assert f"has stream={given!r}. A stream goes by its name" in message
+
+
+def test_an_output_goes_by_its_name_too():
+    class Named(Count):
+        more = tm.Output("n long", stream=3)  # type: ignore[arg-type]  # the point of the test
+
+    assert "The Output (declared at" in refused(errors.ComputationError, Named)
+
+
 def test_one_stream_read_twice():
     class Twice(Count):
         again = tm.Input("words", key="n")
@@ -376,14 +395,14 @@ def test_a_stream_that_nothing_produces():
 
 def test_a_sink_of_a_stream_that_nothing_produces():
     message = refused(errors.UnknownStreamError, Count, sinks=[("count", tm.sinks.Collect())])
-    assert f"The sink declared at {SINK} reads stream 'count', which nothing produces." in message
+    assert f"The sink of 'count' (declared at {SINK}) reads stream 'count', which nothing produces." in message
     assert "Did you mean 'counts'?" in message
 
 
 @pytest.mark.parametrize("given", [tm.sinks.Collect, "out/", None])
 def test_what_is_no_sink(given):
     message = refused(errors.PipelineError, Count, sinks=[("counts", given)])
-    assert f"{given!r} can't be a sink of 'counts' (declared at {SINK}). Give it one of tm.sinks" in message
+    assert f"{given!r} can't be the sink of 'counts' (declared at {SINK}). Give it one of tm.sinks" in message
 
 
 # -------------------------------------------------------------------------------------------------------------- keys

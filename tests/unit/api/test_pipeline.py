@@ -153,6 +153,8 @@ def test_each_shard_gets_a_copy_of_an_instance():
     one, other = made(node), made(node)
     one.limits.append(2)
     assert (given.limits, other.limits) == ([1], [1])
+    given.limits.append(3)
+    assert made(node).limits == [1]
     assert one.high is Threshold.high is node.ports[0]
 
 

@@ -15,5 +15,6 @@ def test_rows_are_gathered_as_dicts_of_their_own():
 
 
 def test_it_gathers_and_does_not_commit():
-    assert isinstance(tm.sinks.Collect(), Gathering)
-    assert not isinstance(tm.sinks.Collect(), Sink)
+    sink: Gathering = tm.sinks.Collect()
+    assert isinstance(sink, Gathering)
+    assert not isinstance(sink, Sink)

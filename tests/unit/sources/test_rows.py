@@ -35,7 +35,7 @@ def column(read, name="n"):
 
 
 def test_rows_are_a_source():
-    source = timed([1, 2])
+    source: Source = tm.sources.Rows([(1, 2)], "n long, at timestamp", timestamp="at")
     assert isinstance(source, Source)
     assert source.schema.names == ["n", "at"]
     assert source.timestamp == "at"

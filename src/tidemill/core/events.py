@@ -1,0 +1,113 @@
+"""What happens to a worker or the coordinator. Every event carries the process's own wall clock."""
+
+from __future__ import annotations
+
+from typing import Union
+
+import msgspec
+import pyarrow as pa
+
+from tidemill.core.bundle import Int64s
+from tidemill.core.ids import Epoch, Generation, Micros, Peer, ShardId, Ticket, WorkerId
+from tidemill.core.messages import Packet
+
+
+class Started(msgspec.Struct, frozen=True):
+    now: Micros
+
+
+class Received(msgspec.Struct, frozen=True):
+    now: Micros
+    packet: Packet
+
+
+class Ticked(msgspec.Struct, frozen=True):
+    """Time passed. Comes every few milliseconds, late when the process was paused."""
+
+    now: Micros
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """Nothing else is waiting: do a piece of the work that `busy` says there is."""
+
+    now: Micros
+
+
+class ReadDone(msgspec.Struct, frozen=True):
+    """Records of a source; `batch` is as the user's schema says, `times` the event times."""
+
+    now: Micros
+    shard: ShardId
+    epoch: Epoch
+    batch: pa.RecordBatch | None
+    times: Int64s
+    position: int
+    mark: Micros
+    idle: bool
+
+
+class Persisted(msgspec.Struct, frozen=True):
+    """What was asked under the ticket is durable."""
+
+    now: Micros
+    ticket: Ticket
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    now: Micros
+    ticket: Ticket
+    entries: list[bytes]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A newer owner or coordinator exists."""
+
+    now: Micros
+    ticket: Ticket
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """This coordinator is the run's, until a higher generation is claimed."""
+
+    now: Micros
+    generation: Generation
+    entries: list[bytes]
+
+
+class SealDone(msgspec.Struct, frozen=True):
+    now: Micros
+    shard: ShardId
+    epoch: Epoch
+    piece: bytes
+
+
+class PeerGone(msgspec.Struct, frozen=True):
+    """The host knows that a worker's process has ended."""
+
+    now: Micros
+    peer: Peer
+
+
+class MoveAsked(msgspec.Struct, frozen=True):
+    now: Micros
+    shard: ShardId
+    to: WorkerId
+
+
+class SplitAsked(msgspec.Struct, frozen=True):
+    now: Micros
+    shard: ShardId
+
+
+class MergeAsked(msgspec.Struct, frozen=True):
+    """Merges the shard with the one to its right."""
+
+    now: Micros
+    shard: ShardId
+
+
+WorkerEvent = Union[Started, Received, Ticked, Turn, ReadDone, Persisted, Loaded, Refused, SealDone]
+CoordinatorEvent = Union[
+    Started, Received, Ticked, Persisted, Loaded, Refused, Claimed, PeerGone, MoveAsked, SplitAsked, MergeAsked
+]
+Event = Union[WorkerEvent, CoordinatorEvent]

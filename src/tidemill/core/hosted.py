@@ -1,0 +1,210 @@
+"""A shard as its worker holds it: what waits to be handled, what waits to leave, and what it answers for in time.
+
+The shard itself knows none of this. The worker moves records from the channels into the shard and from the shard into the
+channels; here is the book-keeping in between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from tidemill.core.bundle import Bundle
+from tidemill.core.flow import Arrival, InChannel, Item, OutChannel, weight_of
+from tidemill.core.graph import Graph
+from tidemill.core.ids import BEGINNING, END, Micros, NodeName, Peer, ShardId
+from tidemill.core.keying import Keying
+from tidemill.core.messages import Adoption, ChannelId
+from tidemill.core.routing import Route, Routing
+from tidemill.core.shard import Shard, SinkShard
+
+
+class Flush(NamedTuple):
+    """What left the shard together and waits for the mechanism's release: records, a mark, a sink's records."""
+
+    number: int
+    bundles: list[Bundle]
+    accepted: list[Bundle]
+    mark: Micros
+    oldest_input: Micros  # the least event time among the records that were handled for it
+
+
+class Lane:
+    """The way from a shard to one of its consumers: a channel to each of the consumer's shards."""
+
+    def __init__(self, graph: Graph, adoption: Adoption, consumer: NodeName) -> None:
+        self.consumer = consumer
+        self.back_edge = (adoption.node, consumer) in graph.back_edges
+        self.in_cycle = consumer in graph.cycles.get(adoption.node, ())
+        self.channels: dict[ShardId, OutChannel] = {}
+        self._sender = (adoption.shard, adoption.epoch)
+
+    def follow(self, routing: Routing, keyings: dict[str, Keying]) -> None:
+        """Takes the routing as it is now: opens, reopens and replaces channels."""
+        routes = {route.shard: route for route in routing.of_node(self.consumer)}
+        gone = [channel for shard, channel in self.channels.items() if shard not in routes]
+        self.channels = {shard: channel for shard, channel in self.channels.items() if shard in routes}
+        for shard, route in routes.items():
+            channel = self.channels.get(shard)
+            if channel is None:
+                channel = self.channels[shard] = self._new_channel(route)
+                for old in gone:
+                    if old.range.overlaps(route.range):
+                        channel.inherit_awaiting(old)
+            elif (channel.id.to_epoch, channel.owner) != (route.epoch, route.owner):
+                channel.reopen(route)
+        # The records that a vanished shard had not taken are cut again, by the routing as it is now.
+        for old in gone:
+            for item in old.untaken():
+                if isinstance(item, Bundle):
+                    self.push(item, routing, keyings[item.stream])
+
+    def _new_channel(self, route: Route) -> OutChannel:
+        return OutChannel(*self._sender, route, back_edge=self.back_edge, in_cycle=self.in_cycle)
+
+    def push(self, bundle: Bundle, routing: Routing, keying: Keying) -> None:
+        for shard, part in routing.cut(bundle, self.consumer, keying):
+            self.channels[shard].push(part)
+
+
+class Hosted:
+    def __init__(self, graph: Graph, adoption: Adoption) -> None:
+        self.adoption = adoption
+        self.node = graph.nodes[adoption.node]
+        self.shard: Shard | None = None  # until the mechanism has restored it: no key runs before (Law 5)
+        self.lanes = {consumer: Lane(graph, adoption, consumer) for consumer in graph.receivers[adoption.node]}
+        self.keyings: dict[NodeName, dict[str, Keying]] = {
+            consumer: {
+                s.stream: Keying(s.key, graph.streams[s.stream])
+                for s in graph.subscriptions
+                if s.consumer == consumer and s.stream in self.node.outputs
+            }
+            for consumer in self.lanes
+        }
+        self.ins: dict[ShardId, InChannel] = {}
+        self._senders_epochs: dict[ShardId, int] = {}
+        self.queue: deque[Arrival] = deque()
+        self.loop_queue: deque[Arrival] = deque()  # what came over edges that close a cycle goes first
+        self.blocked: dict[ShardId, deque[Arrival]] = {}
+        self.flushes: deque[Flush] = deque()
+        self.flush_number = 0
+        self.released_mark = BEGINNING
+        self.oldest_input = END
+        self.dirty = False  # something was handled since the last flush
+        self.listed = False  # in the worker's rotation
+        self.reading = False  # a source's read is under way
+        self.reread = False  # a source had nothing: try again at the next tick
+        self.yielding = False
+        self.sealing = False
+
+    @property
+    def id(self) -> ShardId:
+        return self.adoption.shard
+
+    # What arrives
+
+    def channel(self, id: ChannelId, peer: Peer, back_edge: bool) -> InChannel | None:
+        """The receiving end of a channel; `None` if a newer owner of the sending shard is known (Law 3)."""
+        if id.from_epoch < self._senders_epochs.get(id.from_shard, 0):
+            return None
+        channel = self.ins.get(id.from_shard)
+        if channel is None or channel.id != id:
+            self._senders_epochs[id.from_shard] = id.from_epoch
+            channel = self.ins[id.from_shard] = InChannel(id, peer, back_edge=back_edge)
+        return channel
+
+    def arrive(self, arrival: Arrival) -> None:
+        held = self.blocked.get(arrival.channel.id.from_shard)
+        if held is not None:
+            held.append(arrival)
+        elif arrival.channel.back_edge:
+            self.loop_queue.append(arrival)
+        else:
+            self.queue.append(arrival)
+
+    def next_arrival(self) -> Arrival | None:
+        """The next to handle. While the shard is being yielded, only what it sent to itself."""
+        if self.loop_queue and (not self.yielding or self.loop_queue[0].channel.id.from_shard == self.id):
+            return self.loop_queue.popleft()
+        if self.queue and not self.yielding and not self.congested():
+            return self.queue.popleft()
+        return None
+
+    def block(self, sender: ShardId) -> None:
+        held = self.blocked[sender] = deque(a for a in self.queue if a.channel.id.from_shard == sender)
+        if held:
+            self.queue = deque(a for a in self.queue if a.channel.id.from_shard != sender)
+
+    def unblock(self, sender: ShardId) -> None:
+        self.queue.extend(self.blocked.pop(sender))
+
+    def worked_off(self, arrival: Arrival) -> None:
+        arrival.channel.worked += weight_of(arrival.item)
+        arrival.channel.owed = True
+
+    # What leaves
+
+    def congested(self) -> bool:
+        """Some receiver is behind: nothing more is handled that could add to it."""
+        return any(channel.congested for lane in self.lanes.values() for channel in lane.channels.values())
+
+    def new_flush(self) -> Flush:
+        assert self.shard is not None
+        accepted = self.shard.take_accepted() if isinstance(self.shard, SinkShard) else []
+        self.flush_number += 1
+        bundles = self.shard.flush()
+        flush = Flush(self.flush_number, bundles, accepted, self.shard.output_mark(), self.oldest_input)
+        self.flushes.append(flush)
+        self.oldest_input = END
+        self.dirty = False
+        return flush
+
+    def push(self, item: Item, routing: Routing) -> None:
+        for consumer, lane in self.lanes.items():
+            if isinstance(item, Bundle):
+                keying = self.keyings[consumer].get(item.stream)
+                if keying is not None:
+                    lane.push(item, routing, keying)
+            else:
+                for channel in lane.channels.values():
+                    channel.push(item)
+
+    def drained(self) -> bool:
+        """Everything that it will produce as it is has been taken by others."""
+        own = self.id
+        return (
+            not self.dirty
+            and not self.flushes
+            and not any(arrival.channel.id.from_shard == own for arrival in self.loop_queue)
+            and all(
+                channel.drained
+                for lane in self.lanes.values()
+                for shard, channel in lane.channels.items()
+                if shard != own
+            )
+        )
+
+    # What it answers for in time
+
+    def oldest_queued(self) -> Micros:
+        """The least event time among the records received and not yet handled."""
+        queues = (self.queue, self.loop_queue, *self.blocked.values())
+        times = [a.item.oldest for queue in queues for a in queue if isinstance(a.item, Bundle)]
+        return min(times, default=END)
+
+    def answers_for(self) -> Micros:
+        """The output mark that may be reported: nothing older will come from here, whatever has happened so far."""
+        mark = min(self.released_mark, self.oldest_input, self.oldest_queued())
+        for flush in self.flushes:
+            oldest_output = min((bundle.oldest for bundle in flush.bundles), default=END)
+            mark = min(mark, flush.oldest_input, oldest_output)
+        for lane in self.lanes.values():
+            for channel in lane.channels.values():
+                oldest = channel.oldest()
+                if oldest is not None and oldest < mark:
+                    mark = oldest
+        return mark
+
+    def queued_weight(self) -> int:
+        queues = (self.queue, self.loop_queue, *self.blocked.values())
+        return sum(weight_of(arrival.item) for queue in queues for arrival in queue)

@@ -1,0 +1,83 @@
+"""A subscriber's view of a stream: which key each record has, and where on the ring that key lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemill.core.bundle import times_of, without_times
+from tidemill.core.chance import Chance
+from tidemill.core.graph import Key, Stream
+from tidemill.core.ids import Position, ShardId
+from tidemill.core.keys import function_key_position, needs_normalising, normal_key, ring_position, ring_positions
+from tidemill.core.records import record_maker
+from tidemill.errors import UserCodeError
+
+Columns = list[list[Any]]
+
+
+def origin_position(origin: ShardId) -> Position:
+    """Where the records of an origin go that nobody gave a key: all to one place, so that their order is kept."""
+    return Position(Chance(origin).bits())
+
+
+class Keying:
+    """The columns it is given are a batch's, as Python lists, the times last."""
+
+    def __init__(self, key: Key, stream: Stream) -> None:
+        self._key = key
+        self._stream = stream.name
+        self._places = [stream.schema.get_field_index(name) for name in key.columns]
+        self._normalise = bool(key.columns) and needs_normalising(key.types)
+        self.make_record = record_maker(stream)
+        self.keyed = bool(key.columns) or key.function is not None
+        self.keys = self._chosen()
+
+    def _chosen(self) -> Callable[[Columns], Iterable[Any]]:
+        if self._key.function is not None:
+            return self._from_function
+        if len(self._places) == 1:
+            return self._from_column
+        return self._from_columns
+
+    def _from_column(self, columns: Columns) -> Iterable[Any]:
+        keys = columns[self._places[0]]
+        return [normal_key(key) for key in keys] if self._normalise else keys
+
+    def _from_columns(self, columns: Columns) -> Iterable[Any]:
+        keys = list(zip(*[columns[place] for place in self._places], strict=True))
+        return [normal_key(key) for key in keys] if self._normalise else keys
+
+    def _from_function(self, columns: Columns) -> Iterable[Any]:
+        function = self._key.function
+        assert function is not None
+        try:
+            return [normal_key(function(self.make_record(row))) for row in zip(*columns, strict=True)]
+        except Exception as error:
+            raise UserCodeError(
+                f"the key function of an input on stream {self._stream!r} raised {type(error).__name__}: {error}"
+            ) from error
+
+    def positions(self, batch: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+        """Each record's place on the ring."""
+        if self._key.function is None:
+            return ring_positions([batch.column(place) for place in self._places], self._key.types)
+        keys = self._from_function(columns_of(batch))
+        return np.fromiter(map(function_key_position, keys), np.uint64, batch.num_rows)
+
+    def position(self, key: Any) -> Position:
+        """One key's place, for a key as `keys` gives it."""
+        if self._key.function is not None:
+            return function_key_position(key)
+        return ring_position(key, self._key.types)
+
+
+def columns_of(batch: pa.RecordBatch) -> Columns:
+    """A batch as Python lists, the times last."""
+    columns: Columns = [column.to_pylist() for column in without_times(batch).columns]
+    columns.append(times_of(batch).tolist())
+    return columns

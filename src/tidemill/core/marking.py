@@ -1,0 +1,126 @@
+"""A worker's side of time: the marks its shards see, the marks it reports, and the receipts it owes.
+
+A shard's input mark is the least of what the authority has published for those that send to it, and of its own queue.
+It is computed here and not by the authority, so that what a shard has seen is never ahead of what it has received.
+
+Inside a cycle a receipt names the worker's next report. The record's sender keeps answering for it until the authority
+holds that report, so there is no moment at which nobody does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemill.core.flow import InChannel
+from tidemill.core.graph import Graph
+from tidemill.core.hosted import Hosted
+from tidemill.core.ids import BEGINNING, END, Micros, NodeName, Peer, ShardId
+from tidemill.core.messages import Marks, Receipt, Receipts, Report, ShardReport
+from tidemill.core.shard import SourceShard
+
+
+class Reporter:
+    def __init__(self, graph: Graph, every: Micros, sign_of_life_every: Micros) -> None:
+        self._graph = graph
+        self._every = every
+        self._sign_of_life_every = sign_of_life_every
+        self._published: dict[NodeName, Micros] = {}
+        self._reported: dict[ShardId, ShardReport] = {}
+        self._owed: dict[int, InChannel] = {}
+        self._number = 0
+        self._named = 0  # the highest report that a receipt named
+        self._last = Micros(0)
+
+    def reset(self) -> None:
+        """Back to the beginning: marks fall, report numbers do not."""
+        self._published = {}
+        self._reported = {}
+        self._owed = {}
+
+    def forget(self, shard: ShardId) -> None:
+        self._reported.pop(shard, None)
+
+    # Seen
+
+    def published(self, message: Marks) -> dict[NodeName, None]:
+        """Takes what the authority published; gives back the nodes whose marks rose."""
+        rose: dict[NodeName, None] = {}
+        for node, mark in message.marks:
+            if mark > self._published.get(node, BEGINNING):
+                self._published[node] = mark
+                rose[node] = None
+        return rose
+
+    def input_marks(self, hosted: Hosted) -> tuple[Micros, Micros]:
+        """The input mark, and the part of it that comes from outside the shard's cycle."""
+        name = hosted.node.name
+        queued = hosted.oldest_queued()
+        outside = self._least(self._graph.outside_senders[name], queued)
+        if name not in self._graph.cycles:
+            return outside, outside
+        return self._least(self._graph.senders[name], queued), outside
+
+    def _least(self, nodes: tuple[NodeName, ...], mark: Micros) -> Micros:
+        for node in nodes:
+            published = self._published.get(node, BEGINNING)
+            if published < mark:
+                mark = published
+        return mark
+
+    def runs_ahead(self, mark: Micros, max_skew: Micros | None) -> bool:
+        """Whether a source should wait for the slowest one."""
+        if max_skew is None:
+            return False
+        sources = [node.name for node in self._graph.of_kind("source")]
+        slowest = self._least(tuple(sources), END)
+        return slowest != BEGINNING and mark > slowest + max_skew
+
+    # Owed
+
+    @property
+    def receipts_owed(self) -> bool:
+        return bool(self._owed)
+
+    def owe(self, channel: InChannel) -> None:
+        channel.owed = True
+        self._owed[id_of(channel)] = channel
+
+    def receipts(self, hosted: dict[ShardId, Hosted]) -> Iterator[tuple[Peer, Receipts]]:
+        """What every sender is owed, one message for each process."""
+        by_peer: dict[Peer, list[Receipt]] = {}
+        for channel in self._owed.values():
+            holder = hosted.get(channel.id.to_shard)
+            if holder is not None and holder.ins.get(channel.id.from_shard) is channel:
+                by_peer.setdefault(channel.peer, []).append(channel.receipt(self._number + 1))
+                self._named = self._number + 1
+        self._owed = {}
+        for peer, receipts in by_peer.items():
+            yield peer, Receipts(receipts)
+
+    # Reported
+
+    def report(self, hosted: dict[ShardId, Hosted], now: Micros) -> Report | None:
+        """What has changed since the last report; at times, that nothing has."""
+        if now - self._last < self._every and now >= self._last:
+            return None
+        changed = []
+        for shard, held in hosted.items():
+            if held.shard is None:
+                continue
+            mark = held.answers_for()
+            idle = isinstance(held.shard, SourceShard) and held.shard.idle and mark == held.released_mark
+            report = ShardReport(shard, held.adoption.epoch, mark, idle)
+            if self._reported.get(shard) != report:
+                self._reported[shard] = report
+                changed.append(report)
+        due = now - self._last >= self._sign_of_life_every or now < self._last
+        if not changed and self._named <= self._number and not due:
+            return None
+        self._number += 1
+        self._last = now
+        return Report(self._number, changed)
+
+
+def id_of(channel: InChannel) -> int:
+    """A number for a channel end that is unique on its worker."""
+    return (channel.id.from_shard << 64) | channel.id.to_shard

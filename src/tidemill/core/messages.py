@@ -1,0 +1,222 @@
+"""What processes say to each other.
+
+Between workers: `Delivery` (a bundle), `InBand` (a mechanism's marker, in order with the bundles) and `Receipts`. Between
+a worker and the coordinator: the rest. All travel on a link (`link.py`), which keeps their order and resends them, so
+that a message is either received or its receiver is gone. The bytes are typed msgpack; a bundle's columns are Arrow.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Union
+
+import msgspec
+
+from tidemill.core.bundle import Bundle
+from tidemill.core.graph import Graph
+from tidemill.core.ids import Epoch, Incarnation, Micros, NodeName, Peer, ShardId, WorkerId
+from tidemill.core.keys import KeyRange
+from tidemill.core.order import decode_bundle, encode_bundle
+from tidemill.core.routing import Route
+
+
+class ChannelId(msgspec.Struct, frozen=True, array_like=True):
+    """One sender's way to one receiver, both under the epochs that they had when it was opened."""
+
+    from_shard: ShardId
+    from_epoch: Epoch
+    to_shard: ShardId
+    to_epoch: Epoch
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    channel: ChannelId
+    number: int
+    bundle: Bundle
+
+
+class InBand(msgspec.Struct, frozen=True, array_like=True, tag="in-band"):
+    channel: ChannelId
+    number: int
+    marker: bytes
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True):
+    """Cumulative, so that the newest says it all."""
+
+    channel: ChannelId
+    taken: int  # the receiver has taken responsibility up to this number
+    worked: int  # the weight of what it has worked off: gives the sender credit
+    report: int  # the receiver's next report: only when the authority has it may a sender inside a cycle forget
+
+
+class Receipts(msgspec.Struct, frozen=True, array_like=True, tag="receipts"):
+    receipts: list[Receipt]
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
+    """A worker is there and owns nothing."""
+
+
+class Lineage(msgspec.Struct, frozen=True, array_like=True):
+    """Where a shard's state comes from: its own log or pieces, and those of the shards it was split or merged from."""
+
+    shard: ShardId
+    range: KeyRange
+    parents: list[Lineage]
+
+
+class Adoption(msgspec.Struct, frozen=True, array_like=True):
+    """A shard is given to a worker, with what its mechanism needs to restore it."""
+
+    shard: ShardId
+    node: NodeName
+    range: KeyRange
+    epoch: Epoch
+    lineage: Lineage
+
+
+class Adopt(msgspec.Struct, frozen=True, array_like=True, tag="adopt"):
+    adoptions: list[Adoption]
+
+
+class Reset(msgspec.Struct, frozen=True, array_like=True, tag="reset"):
+    """Everything goes back: the worker drops all shards, channels, routes and marks of the attempt before."""
+
+    attempt: int
+
+
+class Yield(msgspec.Struct, frozen=True, array_like=True, tag="yield"):
+    """The shard will be given to somebody else: take nothing more for it, and say when it is drained."""
+
+    shard: ShardId
+    epoch: Epoch
+
+
+class Yielded(msgspec.Struct, frozen=True, array_like=True, tag="yielded"):
+    shard: ShardId
+    epoch: Epoch
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
+    shard: ShardId
+    epoch: Epoch
+
+
+class Routes(msgspec.Struct, frozen=True, array_like=True, tag="routes"):
+    removed: list[ShardId]
+    changed: list[Route]
+    gone: list[Peer]  # given up: never listened to again
+    whole: bool = False  # this is the whole table; what it does not name is no more
+
+
+class ShardReport(msgspec.Struct, frozen=True, array_like=True):
+    shard: ShardId
+    epoch: Epoch
+    mark: Micros
+    idle: bool
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
+    """A worker's low watermarks; also its sign of life."""
+
+    number: int
+    shards: list[ShardReport]
+
+
+class Accepted(msgspec.Struct, frozen=True, array_like=True):
+    """The authority holds this report of a shard on a cycle."""
+
+    shard: ShardId
+    epoch: Epoch
+    report: int
+
+
+class Marks(msgspec.Struct, frozen=True, array_like=True, tag="marks"):
+    """The authority publishes: minima per node, and which reports they include."""
+
+    marks: list[tuple[NodeName, Micros]]
+    accepted: list[Accepted]
+
+
+class Seal(msgspec.Struct, frozen=True, array_like=True, tag="seal"):
+    """Close what the sink's shard has staged, so that it can be committed."""
+
+    shard: ShardId
+    epoch: Epoch
+
+
+class Sealed(msgspec.Struct, frozen=True, array_like=True, tag="sealed"):
+    shard: ShardId
+    epoch: Epoch
+    piece: bytes
+
+
+class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell"):
+    """One half of the mechanism to another."""
+
+    payload: bytes
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
+    """User code raised, or a worker can't go on: the run ends with this."""
+
+    error: str
+    message: str
+
+
+class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
+    """The run is over and committed."""
+
+
+class Outdated(msgspec.Struct, frozen=True, array_like=True, tag="outdated"):
+    """The process addressed was given up: a newer one has its place, or its shards are elsewhere."""
+
+
+Message = Union[
+    InBand, Receipts, Hello, Adopt, Reset, Yield, Yielded, Ready, Routes, Report, Marks, Seal, Sealed, Tell, Failed,
+    Finished, Outdated,
+]  # fmt: skip
+
+
+OUTSIDE: Final = -1
+"""The number of a packet to a process with which there is no link any more. Nobody sends it again."""
+
+
+class Packet(msgspec.Struct, frozen=True):
+    """A message on its way, or a bare acknowledgement. Numbered by the link, not by what it carries."""
+
+    sender: Peer
+    to: Peer
+    number: int  # 0: carries no message; OUTSIDE: belongs to no link
+    acked: int
+    message: Message | Delivery | None
+
+
+class _WirePacket(msgspec.Struct, frozen=True, array_like=True):
+    sender: tuple[WorkerId, Incarnation]
+    to: tuple[WorkerId, Incarnation]
+    number: int
+    acked: int
+    message: Message | None
+    delivery: tuple[ChannelId, int, bytes] | None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_WirePacket).decode
+
+
+def encode_packet(packet: Packet) -> bytes:
+    message, delivery = packet.message, None
+    if isinstance(message, Delivery):
+        delivery = (message.channel, message.number, encode_bundle(message.bundle))
+        message = None
+    return _encode(_WirePacket(packet.sender, packet.to, packet.number, packet.acked, message, delivery))
+
+
+def decode_packet(data: bytes, graph: Graph) -> Packet:
+    wire = _decode(data)
+    message: Message | Delivery | None = wire.message
+    if wire.delivery is not None:
+        channel, number, bundle = wire.delivery
+        message = Delivery(channel, number, decode_bundle(bundle, graph))
+    return Packet(Peer(*wire.sender), Peer(*wire.to), wire.number, wire.acked, message)

@@ -1,0 +1,102 @@
+"""What user code produced and nobody has seen yet: one outbox for each output of a shard.
+
+Rows collect here while bundles are handled, and leave together when the worker flushes, so that a busy shard makes
+large bundles and an idle one makes small ones. A record gets its sequence by its place in the order of production, which
+does not depend on when the flushes were.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemill.core.bundle import Bundle, Int64s, new_bundle, with_times
+from tidemill.core.graph import Stream
+from tidemill.core.ids import Sequence, ShardId
+from tidemill.errors import DataError
+
+
+class Outbox:
+    __slots__ = ("_batches", "_fields", "_origin", "_stream", "_wire", "rows", "sequence", "times")
+
+    def __init__(self, stream: Stream, origin: ShardId) -> None:
+        self._stream = stream
+        self._wire = stream.wire_schema
+        self._fields = [(field.name, field.type) for field in stream.schema]
+        self._origin = origin
+        self._batches: list[pa.RecordBatch] = []
+        self.rows: list[dict[str, Any]] = []  # with `times`, appended to by the context on its hot path
+        self.times: list[int] = []
+        self.sequence = Sequence(1)
+
+    @property
+    def size(self) -> int:
+        return len(self.rows) + sum(batch.num_rows for batch in self._batches)
+
+    def add_batch(self, columns: pa.RecordBatch | dict[str, Any], times: Int64s) -> None:
+        batch = self._fitted(columns)
+        if batch.num_rows != len(times):
+            raise DataError(
+                f"stream {self._stream.name!r}: {batch.num_rows} records were produced with {len(times)} timestamps; "
+                "give one timestamp for each record"
+            )
+        if batch.num_rows:
+            self._batches.append(with_times(batch, times, self._wire))
+
+    def _fitted(self, columns: pa.RecordBatch | dict[str, Any]) -> pa.RecordBatch:
+        schema = self._stream.schema
+        try:
+            if isinstance(columns, dict):
+                return pa.RecordBatch.from_pydict(columns, schema=schema)
+            return columns if columns.schema == schema else columns.select(schema.names).cast(schema)
+        except (KeyError, pa.ArrowException, TypeError, ValueError) as error:
+            raise DataError(
+                f"stream {self._stream.name!r} takes ({self._described()}); what was produced does not fit: {error}"
+            ) from error
+
+    def flush(self) -> Bundle | None:
+        """All that was produced since the last flush, as one bundle."""
+        if self.rows:
+            self._batches.append(self._batch_of_rows())
+            self.rows.clear()
+            self.times.clear()
+        if not self._batches:
+            return None
+        batch = self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
+        self._batches = []
+        bundle = new_bundle(self._stream.name, self._origin, self.sequence, batch)
+        self.sequence = Sequence(self.sequence + bundle.rows)
+        return bundle
+
+    def _batch_of_rows(self) -> pa.RecordBatch:
+        rows = self.rows
+        try:
+            arrays = [pa.array([row[name] for row in rows], type) for name, type in self._fields]
+        except (KeyError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise self._misfit() from error
+        if sum(map(len, rows)) != len(rows) * len(self._fields):
+            raise self._misfit()
+        arrays.append(pa.array(np.array(self.times, np.int64)))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._wire)
+
+    def _misfit(self) -> DataError:
+        """Looks for the first row that does not fit; only ever called when there is one."""
+        names = [name for name, _ in self._fields]
+        takes = f"stream {self._stream.name!r} takes ({self._described()})"
+        for row in self.rows:
+            missing = [name for name in names if name not in row]
+            unknown = [name for name in row if name not in names]
+            if missing or unknown:
+                what = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)} besides"
+                return DataError(f"{takes}; a record was produced that {what}")
+            for name, type in self._fields:
+                try:
+                    pa.array([row[name]], type)
+                except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                    return DataError(f"{takes}; a record was produced with {name}={row[name]!r}: {error}")
+        return DataError(f"{takes}; what was produced does not fit")
+
+    def _described(self) -> str:
+        return ", ".join(f"{name} {type}" for name, type in self._fields)

@@ -1,0 +1,97 @@
+"""The coordinator's table of who owns what, and the granting of epochs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidemill.core.decisions import NewShard
+from tidemill.core.graph import Graph
+from tidemill.core.ids import Epoch, Generation, NodeName, Peer, ShardId, WorkerId, first_epoch
+from tidemill.core.messages import Adoption, Lineage
+from tidemill.core.routing import Route, Routing, initial_routes
+
+
+class Ownership:
+    def __init__(self, graph: Graph, generation: Generation, splits: dict[NodeName, int], shards: int) -> None:
+        counts = {node.name: splits.get(node.name, shards) for node in graph.nodes.values()}
+        self.routing = Routing()
+        self.routing.change([], initial_routes(graph, counts, ShardId(1)))
+        self._granted = first_epoch(generation)
+        self._lineages = first_epoch(generation)
+        self._adopting: dict[ShardId, Peer] = {}
+
+    def grant(self) -> Epoch:
+        """An epoch that was never granted before and never will be again."""
+        self._granted = Epoch(self._granted + 1)
+        return self._granted
+
+    def new_lineage(self) -> ShardId:
+        self._lineages = Epoch(self._lineages + 1)
+        return ShardId(self._lineages)
+
+    def place(self, shards: list[ShardId], alive: list[Peer], to: WorkerId | None) -> list[tuple[ShardId, Peer]]:
+        """Gives each shard a new epoch and the worker that has fewest shards of its node, then fewest in all."""
+        for shard in shards:
+            route = self.routing[shard]
+            self._adopting.pop(shard, None)
+            self.routing.change([], [msgspec.structs.replace(route, epoch=self.grant(), owner=None)])
+        placed = []
+        load: dict[Peer, int] = {peer: len(self.of(peer)) for peer in alive}
+        of_node: dict[tuple[Peer, NodeName], int] = {}
+        for peer in alive:
+            for shard in self.of(peer):
+                key = (peer, self.routing[shard].node)
+                of_node[key] = of_node.get(key, 0) + 1
+        for shard in shards:
+            node = self.routing[shard].node
+            wanted = [peer for peer in alive if peer.worker == to] or alive
+            owner = min(wanted, key=lambda peer: (of_node.get((peer, node), 0), load[peer], peer))
+            load[owner] += 1
+            of_node[(owner, node)] = of_node.get((owner, node), 0) + 1
+            self._adopting[shard] = owner
+            placed.append((shard, owner))
+        return placed
+
+    def adoption(self, shard: ShardId, lineage: Lineage) -> Adoption:
+        route = self.routing[shard]
+        return Adoption(shard, route.node, route.range, route.epoch, lineage)
+
+    def ready(self, shard: ShardId, epoch: Epoch, sender: Peer) -> Route | None:
+        """The route with its owner, from now on; `None` if the shard was given to somebody else meanwhile."""
+        route = self.routing.get(shard)
+        if route is None or route.epoch != epoch or self._adopting.get(shard) != sender:
+            return None
+        del self._adopting[shard]
+        owned = msgspec.structs.replace(route, owner=sender)
+        self.routing.change([], [owned])
+        return owned
+
+    def supersede(self, removed: list[ShardId], added: list[NewShard]) -> list[Route]:
+        for shard in removed:
+            self._adopting.pop(shard, None)
+        routes = [Route(new.shard, new.node, new.range, Epoch(0), None) for new in added]
+        self.routing.change(removed, routes)
+        return routes
+
+    def of(self, peer: Peer) -> list[ShardId]:
+        """What a worker owns or is about to own."""
+        adopting = [shard for shard, owner in self._adopting.items() if owner == peer]
+        return [route.shard for route in self.routing.of_owner(peer)] + adopting
+
+    def owned_by(self, shard: ShardId, epoch: Epoch, peer: Peer) -> bool:
+        route = self.routing.get(shard)
+        return route is not None and route.epoch == epoch and route.owner == peer
+
+    def disown(self, shards: list[ShardId]) -> None:
+        for shard in shards:
+            self._adopting.pop(shard, None)
+            self.routing.change([], [msgspec.structs.replace(self.routing[shard], owner=None)])
+
+    def homeless(self) -> list[ShardId]:
+        """Shards that nobody owns or is about to own."""
+        return [
+            route.shard for route in self.routing.all() if route.owner is None and route.shard not in self._adopting
+        ]
+
+    def owner(self, shard: ShardId) -> Peer | None:
+        return self.routing[shard].owner

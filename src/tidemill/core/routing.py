@@ -1,0 +1,116 @@
+"""Which shard, worker and epoch owns a key range; and how a bundle is cut along it.
+
+A node's routes always cover the whole ring. A route without an owner belongs to a shard that is not ready: what is sent
+to it waits at the sender. Split and merge replace routes by others over the same range; a move changes a route's owner
+and epoch. Every table, the coordinator's and each worker's, is this class; workers are told the differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tidemill.core.bundle import Bundle
+from tidemill.core.graph import Graph
+from tidemill.core.ids import Epoch, NodeName, Peer, ShardId
+from tidemill.core.keying import Keying, origin_position
+from tidemill.core.keys import KeyRange, even_ranges
+
+
+class Route(msgspec.Struct, frozen=True, array_like=True):
+    shard: ShardId
+    node: NodeName
+    range: KeyRange
+    epoch: Epoch
+    owner: Peer | None
+
+
+class Routing:
+    def __init__(self) -> None:
+        self._routes: dict[ShardId, Route] = {}
+        self._by_node: dict[NodeName, list[Route]] = {}
+        self._lows: dict[NodeName, npt.NDArray[np.uint64]] = {}
+
+    def __getitem__(self, shard: ShardId) -> Route:
+        return self._routes[shard]
+
+    def get(self, shard: ShardId) -> Route | None:
+        return self._routes.get(shard)
+
+    def all(self) -> list[Route]:
+        return list(self._routes.values())
+
+    def of_node(self, node: NodeName) -> list[Route]:
+        """The node's routes in the order of their ranges."""
+        return self._by_node.get(node, [])
+
+    def of_owner(self, owner: Peer) -> list[Route]:
+        return [route for route in self._routes.values() if route.owner == owner]
+
+    def overlapping(self, node: NodeName, range: KeyRange) -> list[Route]:
+        return [route for route in self.of_node(node) if route.range.overlaps(range)]
+
+    def change(self, removed: Iterable[ShardId], changed: Iterable[Route]) -> list[NodeName]:
+        """Applies a difference; gives back the nodes that it touched."""
+        nodes: dict[NodeName, None] = {}
+        for shard in removed:
+            nodes[self._routes.pop(shard).node] = None
+        for route in changed:
+            self._routes[route.shard] = route
+            nodes[route.node] = None
+        for node in nodes:
+            self._index(node)
+        return list(nodes)
+
+    def _index(self, node: NodeName) -> None:
+        routes = sorted((r for r in self._routes.values() if r.node == node), key=lambda route: route.range.low)
+        for left, right in zip(routes, routes[1:]):  # noqa: B905 - pairs of neighbours
+            assert left.range.high == right.range.low, f"the routes of {node} leave a gap or overlap"
+        self._by_node[node] = routes
+        self._lows[node] = np.array([route.range.low for route in routes], np.uint64)
+
+    def clear(self) -> None:
+        self.__init__()  # type: ignore[misc]
+
+    def cut(self, bundle: Bundle, consumer: NodeName, keying: Keying) -> list[tuple[ShardId, Bundle]]:
+        """The parts of the bundle for each shard of a consumer; in each, the order stays."""
+        routes = self._by_node[consumer]
+        if len(routes) == 1:
+            return [(routes[0].shard, bundle)]
+        lows = self._lows[consumer]
+        if not keying.keyed:
+            position = np.uint64(origin_position(bundle.origin))
+            return [(routes[int(lows.searchsorted(position, side="right")) - 1].shard, bundle)]
+        places = lows.searchsorted(keying.positions(bundle.batch), side="right") - 1
+        if bundle.rows == 1:
+            return [(routes[int(places[0])].shard, bundle)]
+        counts = np.bincount(places, minlength=len(routes))
+        if int(counts.max()) == bundle.rows:
+            return [(routes[int(places[0])].shard, bundle)]
+        return _parts(bundle, routes, places, counts)
+
+
+def _parts(
+    bundle: Bundle, routes: list[Route], places: npt.NDArray[np.intp], counts: npt.NDArray[np.intp]
+) -> list[tuple[ShardId, Bundle]]:
+    order = np.argsort(places, kind="stable")
+    sorted_by_place = bundle.take(order)
+    parts = []
+    start = 0
+    for place in np.flatnonzero(counts).tolist():
+        end = start + int(counts[place])
+        parts.append((routes[place].shard, sorted_by_place.part(start, end)))
+        start = end
+    return parts
+
+
+def initial_routes(graph: Graph, shards_of: dict[NodeName, int], first: ShardId) -> list[Route]:
+    """The routing that a run begins with: the same for the same graph and numbers, so that it need not be journaled."""
+    routes: list[Route] = []
+    for node in graph.nodes.values():
+        for range in even_ranges(shards_of[node.name]):
+            routes.append(Route(ShardId(first + len(routes)), node.name, range, Epoch(0), None))
+    return routes

@@ -1,0 +1,485 @@
+"""A worker: hosts shards, moves records between them and the other workers, and does what its mechanism decides.
+
+    handle(event) -> [effect, ...]
+
+It never waits. Between events it holds what is to be done, and says so by `busy`; the host then gives it a `Turn`, in
+which one bundle is handled. Whatever is flushed is held until the mechanism releases it. A bundle leaves when it is full
+or when nothing else is to be done, so light load makes small bundles at once and heavy load makes large ones.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tidemill.core import decisions as d
+from tidemill.core import effects, events, messages
+from tidemill.core.bundle import Bundle, new_bundle, with_times
+from tidemill.core.computing import ComputationShard
+from tidemill.core.effects import Effect
+from tidemill.core.flow import Arrival
+from tidemill.core.graph import Graph
+from tidemill.core.halves import WorkerDecisions, WorkerHalf
+from tidemill.core.hosted import Hosted
+from tidemill.core.ids import END, Micros, NodeName, Peer, ShardId
+from tidemill.core.link import AnyMessage, Links
+from tidemill.core.marking import Reporter
+from tidemill.core.messages import Delivery
+from tidemill.core.order import BundleEntry, Entry, MarkEntry, ReadEntry, WakeEntry
+from tidemill.core.routing import Routing
+from tidemill.core.shard import SourceShard
+from tidemill.errors import TidemillError
+
+
+class Limits(NamedTuple):
+    """How much and how often. The same for all workers of a run."""
+
+    full_bundle: int = 8_192  # records
+    read: int = 4_096  # records of one read of a source
+    report_every: Micros = Micros(10_000)
+    sign_of_life_every: Micros = Micros(1_000_000)
+    max_skew: Micros | None = None
+
+
+class Worker:
+    def __init__(self, me: Peer, graph: Graph, half: WorkerHalf, limits: Limits, plan_seed: int) -> None:
+        self.me = me
+        self.graph = graph
+        self.half = half
+        self.limits = limits
+        self.plan_seed = plan_seed
+        self.links = Links(me)
+        self.coordinator: Peer | None = None
+        self.routing = Routing()
+        self.hosted: dict[ShardId, Hosted] = {}
+        self.reporter = Reporter(graph, limits.report_every, limits.sign_of_life_every)
+        self.refused = 0
+        self.now = Micros(0)
+        self._rotation: deque[Hosted] = deque()
+        self._unflushed: dict[ShardId, Hosted] = {}
+        self._out: list[Effect] = []
+        self._on_event: dict[type, Callable[[Any], None]] = {
+            events.Started: lambda _: None,
+            events.Received: self._received,
+            events.Turn: lambda _: self._turn(),
+            events.Ticked: lambda _: self._ticked(),
+            events.ReadDone: self._read_done,
+            events.Persisted: lambda event: self._decide(self.half.persisted(event.ticket)),
+            events.Refused: lambda event: self._decide(self.half.refused(event.ticket)),
+            events.Loaded: lambda event: self._decide(self.half.loaded(event.ticket, event.entries)),
+            events.SealDone: self._seal_done,
+        }
+        self._on_message: dict[type, Callable[[Peer, Any], None]] = {
+            Delivery: self._delivery,
+            messages.InBand: self._in_band,
+            messages.Receipts: self._receipts,
+            messages.Marks: self._marks,
+            messages.Routes: self._routes,
+            messages.Adopt: self._adopt,
+            messages.Reset: self._reset,
+            messages.Yield: self._yield,
+            messages.Seal: self._seal,
+            messages.Tell: lambda sender, message: self._decide(self.half.told(sender, message.payload)),
+            messages.Outdated: lambda _, __: self._out.append(effects.Exit("outdated")),
+            messages.Finished: lambda _, __: self._out.append(effects.Exit("finished")),
+        }
+        self._on_decision: dict[type, Callable[[Any], None]] = {
+            d.Install: self._install,
+            d.Release: lambda decision: self._release(decision.shard, decision.flush),
+            d.Acknowledge: self._acknowledge,
+            d.Block: lambda decision: self.hosted[decision.shard].block(decision.sender),
+            d.Unblock: self._unblock,
+            d.SendMarker: self._send_marker,
+            d.GiveUp: lambda decision: self._drop(decision.shard),
+            d.TellHalf: self._tell,
+            effects.Append: self._out_append,
+            effects.OpenLog: self._out_append,
+        }
+
+    # The loop
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn would find something to do."""
+        return bool(self._rotation or self._unflushed or self.reporter.receipts_owed)
+
+    def handle(self, event: events.WorkerEvent) -> list[Effect]:
+        self.now = event.now
+        self._out = out = []
+        self._on_event[type(event)](event)
+        return out
+
+    def meet(self, coordinator: Peer) -> None:
+        """The host found the run's coordinator, perhaps a new one."""
+        if self.coordinator is None or coordinator.incarnation > self.coordinator.incarnation:
+            self.coordinator = coordinator
+            self.links.heard_of(coordinator)
+
+    def greet(self, now: Micros) -> list[Effect]:
+        self.now = now
+        self._out = out = []
+        self._to_coordinator(messages.Hello())
+        return out
+
+    def _received(self, event: events.Received) -> None:
+        arrived, sends = self.links.receive(event.packet, self.now)
+        self._out.extend(sends)
+        for message in arrived:
+            self._on_message[type(message)](event.packet.sender, message)
+
+    def _send(self, to: Peer, message: AnyMessage) -> None:
+        self._out.append(self.links.send(to, message, self.now))
+
+    def _to_coordinator(self, message: AnyMessage) -> None:
+        if self.coordinator is not None:
+            self._send(self.coordinator, message)
+
+    def _out_append(self, effect: Effect) -> None:
+        self._out.append(effect)
+
+    def _decide(self, decisions: WorkerDecisions) -> None:
+        for decision in decisions:
+            self._on_decision[type(decision)](decision)
+
+    def _schedule(self, hosted: Hosted) -> None:
+        if not hosted.listed and hosted.shard is not None:
+            hosted.listed = True
+            self._rotation.append(hosted)
+
+    # Ownership
+
+    def _adopt(self, _: Peer, message: messages.Adopt) -> None:
+        for adoption in message.adoptions:
+            self._drop(adoption.shard)
+            self.hosted[adoption.shard] = Hosted(self.graph, adoption)
+            self._decide(self.half.adopt(adoption, self.graph, self.plan_seed))
+
+    def _install(self, decision: d.Install) -> None:
+        place = decision.shard.place
+        hosted = self.hosted.get(place.shard)
+        if hosted is None or hosted.adoption.epoch != place.epoch:
+            return  # taken away again while it was being restored
+        hosted.shard = decision.shard
+        hosted.released_mark = decision.shard.output_mark()
+        for lane in hosted.lanes.values():
+            lane.follow(self.routing, hosted.keyings[lane.consumer])
+        self._mark_dirty(hosted)
+        self._to_coordinator(messages.Ready(place.shard, place.epoch))
+        self._schedule(hosted)
+
+    def _drop(self, shard: ShardId) -> None:
+        hosted = self.hosted.pop(shard, None)
+        if hosted is not None:
+            self.half.dropped(shard)
+            self.reporter.forget(shard)
+            self._unflushed.pop(shard, None)
+            if hosted.listed:
+                self._rotation.remove(hosted)
+
+    def _reset(self, _: Peer, __: messages.Reset) -> None:
+        for shard in list(self.hosted):
+            self._drop(shard)
+        self.routing.clear()
+        self.reporter.reset()
+
+    def _yield(self, _: Peer, message: messages.Yield) -> None:
+        hosted = self.hosted.get(message.shard)
+        if hosted is not None and hosted.adoption.epoch == message.epoch:
+            hosted.yielding = True
+            self._yield_if_drained(hosted)
+
+    def _yield_if_drained(self, hosted: Hosted) -> None:
+        if hosted.yielding and hosted.shard is not None and hosted.drained():
+            self._drop(hosted.id)
+            self._to_coordinator(messages.Yielded(hosted.id, hosted.adoption.epoch))
+
+    def _routes(self, _: Peer, message: messages.Routes) -> None:
+        for peer in message.gone:
+            self.links.give_up(peer)
+        removed = [shard for shard in message.removed if self.routing.get(shard) is not None]
+        if message.whole:
+            named = {route.shard: None for route in message.changed}
+            removed = [route.shard for route in self.routing.all() if route.shard not in named]
+        touched = self.routing.change(removed, message.changed)
+        for hosted in self.hosted.values():
+            for consumer in touched:
+                lane = hosted.lanes.get(consumer)
+                if lane is not None and hosted.shard is not None:
+                    lane.follow(self.routing, hosted.keyings[consumer])
+            self._send_from(hosted)
+            self._schedule(hosted)
+
+    # Records
+
+    def _delivery(self, sender: Peer, message: Delivery | messages.InBand) -> None:
+        hosted = self._receiver(message.channel)
+        if hosted is None:
+            self.refused += 1
+            return
+        back_edge = self._closes_cycle(message.channel, hosted)
+        channel = hosted.channel(message.channel, sender, back_edge)
+        if channel is None:
+            self.refused += 1
+            return
+        assert message.number == channel.number + 1, "the link keeps the order and loses nothing"
+        channel.number = message.number
+        item = message.bundle if isinstance(message, Delivery) else message.marker
+        arrival = Arrival(channel, message.number, item)
+        hosted.arrive(arrival)
+        self._decide(self.half.arrived(hosted.id, arrival))
+        self._schedule(hosted)
+
+    _in_band = _delivery
+
+    def _receiver(self, channel: messages.ChannelId) -> Hosted | None:
+        """The shard that a channel leads to, if it is here, restored, and under the epoch that the sender knows."""
+        hosted = self.hosted.get(channel.to_shard)
+        if hosted is None or hosted.shard is None or hosted.adoption.epoch != channel.to_epoch:
+            return None
+        return hosted
+
+    def _closes_cycle(self, channel: messages.ChannelId, hosted: Hosted) -> bool:
+        route = self.routing.get(channel.from_shard)
+        return route is not None and (route.node, hosted.node.name) in self.graph.back_edges
+
+    def _receipts(self, _: Peer, message: messages.Receipts) -> None:
+        for receipt in message.receipts:
+            hosted = self.hosted.get(receipt.channel.from_shard)
+            if hosted is None:
+                continue
+            for lane in hosted.lanes.values():
+                channel = lane.channels.get(receipt.channel.to_shard)
+                if channel is not None and channel.id == receipt.channel:
+                    channel.receipt(receipt)
+                    self._decide(self.half.acknowledged(hosted.id, receipt.channel.to_shard, receipt.taken))
+            self._send_from(hosted)
+            self._yield_if_drained(hosted)
+            self._schedule(hosted)
+
+    def _turn(self) -> None:
+        if self._rotation:
+            hosted = self._rotation.popleft()
+            hosted.listed = False
+            try:
+                again = self._work(hosted)
+            except TidemillError as error:  # user code raised; anything else is a fault of ours and may not pass
+                self._failed(error)
+                return
+            if again:
+                self._schedule(hosted)
+            if hosted.shard is not None and hosted.shard.produced >= self.limits.full_bundle:
+                self._flush(hosted)
+        if not self._rotation:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Nothing else is to be done: everything may leave."""
+        try:
+            for hosted in list(self._unflushed.values()):
+                self._flush(hosted)
+        except TidemillError as error:  # what was produced does not fit its stream
+            self._failed(error)
+        for peer, receipts in self.reporter.receipts(self.hosted):
+            self._send(peer, receipts)
+
+    def _failed(self, error: Exception) -> None:
+        self._to_coordinator(messages.Failed(type(error).__name__, str(error)))
+
+    def _work(self, hosted: Hosted) -> bool:
+        """One piece of work for a shard; whether there may be more."""
+        arrival = hosted.next_arrival()
+        if arrival is not None:
+            self._handle_arrival(hosted, arrival)
+            return True
+        if isinstance(hosted.shard, SourceShard):
+            self._read(hosted)
+            return False
+        if hosted.yielding:
+            self._yield_if_drained(hosted)
+            return False
+        return self._advance(hosted)
+
+    def _handle_arrival(self, hosted: Hosted, arrival: Arrival) -> None:
+        assert hosted.shard is not None
+        if isinstance(arrival.item, Bundle):
+            hosted.oldest_input = min(hosted.oldest_input, arrival.item.oldest)
+            entry = hosted.shard.handle(BundleEntry(arrival.item, self.now))
+            self._after(hosted, entry, arrival)
+        else:
+            self._decide(self.half.marker(hosted.shard, arrival.channel.id.from_shard, arrival.item))
+        hosted.worked_off(arrival)
+        self.reporter.owe(arrival.channel)
+
+    def _after(self, hosted: Hosted, entry: Entry | None, arrival: Arrival | None) -> None:
+        assert hosted.shard is not None
+        self._mark_dirty(hosted)
+        self._decide(self.half.handled(hosted.shard, entry, arrival))
+
+    def _mark_dirty(self, hosted: Hosted) -> None:
+        hosted.dirty = True
+        self._unflushed[hosted.id] = hosted
+
+    def _advance(self, hosted: Hosted) -> bool:
+        """Raises the input mark as far as the senders and the queue allow, and fires what is due."""
+        shard = hosted.shard
+        assert shard is not None
+        mark, outside = self.reporter.input_marks(hosted)
+        wake = shard.next_wake()
+        if mark > shard.mark or outside > shard.outside or shard.pending_timer():
+            entry: MarkEntry | WakeEntry = MarkEntry(mark, outside, self.now)
+        elif wake is not None and wake <= self.now:
+            entry = WakeEntry(self.now)
+        else:
+            return False
+        self._after(hosted, shard.handle(entry), None)
+        return True
+
+    def _read(self, hosted: Hosted) -> None:
+        shard = hosted.shard
+        assert isinstance(shard, SourceShard)
+        if hosted.reading or hosted.yielding or hosted.reread or shard.ended or hosted.congested():
+            self._yield_if_drained(hosted)
+            return
+        if self.reporter.runs_ahead(shard.mark, self.limits.max_skew):
+            hosted.reread = True
+            return
+        hosted.reading = True
+        split = self._split_of(hosted)
+        self._out.append(
+            effects.Read(hosted.id, hosted.adoption.epoch, split, shard.position, self.limits.read)
+        )
+
+    def _split_of(self, hosted: Hosted) -> int:
+        """The how-manieth split of its source the shard stands for: the routes of a source are never split."""
+        shards = [route.shard for route in self.routing.of_node(hosted.node.name)]
+        return shards.index(hosted.id)
+
+    def _read_done(self, event: events.ReadDone) -> None:
+        hosted = self.hosted.get(event.shard)
+        if hosted is None or hosted.adoption.epoch != event.epoch or not hosted.reading:
+            return  # asked under an earlier ownership
+        hosted.reading = False
+        shard = hosted.shard
+        assert isinstance(shard, SourceShard)
+        bundle = self._read_bundle(shard, event) if event.batch is not None and event.batch.num_rows else None
+        if bundle is None:
+            hosted.reread = event.mark != END
+        else:
+            hosted.oldest_input = min(hosted.oldest_input, bundle.oldest)
+        if bundle is not None or event.mark > shard.mark or event.idle != shard.idle:
+            entry = ReadEntry(bundle, event.position, event.mark, event.idle, self.now)
+            self._after(hosted, shard.handle(entry), None)
+        self._schedule(hosted)
+
+    def _read_bundle(self, shard: SourceShard, event: events.ReadDone) -> Bundle:
+        stream = self.graph.streams[shard.node.outputs[0]]
+        batch = with_times(event.batch, event.times, stream.wire_schema)
+        return new_bundle(stream.name, shard.place.shard, shard.next_sequence, batch)
+
+    # Leaving
+
+    def _flush(self, hosted: Hosted) -> None:
+        self._unflushed.pop(hosted.id, None)
+        flush = hosted.new_flush()
+        self._decide(self.half.flushed(hosted.id, flush.number))
+
+    def _release(self, shard: ShardId, number: int) -> None:
+        hosted = self.hosted.get(shard)
+        if hosted is None:
+            return
+        while hosted.flushes and hosted.flushes[0].number <= number:
+            flush = hosted.flushes.popleft()
+            for bundle in flush.bundles:
+                hosted.push(bundle, self.routing)
+            for bundle in flush.accepted:
+                self._out.append(effects.Stage(shard, hosted.adoption.epoch, bundle))
+            hosted.released_mark = flush.mark
+        self._send_from(hosted)
+        self._yield_if_drained(hosted)
+        self._seal_if_due(hosted)
+
+    def _send_from(self, hosted: Hosted) -> None:
+        for lane in hosted.lanes.values():
+            for channel in lane.channels.values():
+                for number, item in channel.sendable():
+                    assert channel.owner is not None
+                    if isinstance(item, Bundle):
+                        self._send(channel.owner, Delivery(channel.id, number, item))
+                    else:
+                        self._send(channel.owner, messages.InBand(channel.id, number, item))
+
+    def _acknowledge(self, decision: d.Acknowledge) -> None:
+        hosted = self.hosted.get(decision.shard)
+        channel = hosted.ins.get(decision.sender) if hosted is not None else None
+        if channel is not None:
+            channel.taken = max(channel.taken, decision.number)
+            self.reporter.owe(channel)
+
+    def _unblock(self, decision: d.Unblock) -> None:
+        hosted = self.hosted[decision.shard]
+        hosted.unblock(decision.sender)
+        self._schedule(hosted)
+
+    def _send_marker(self, decision: d.SendMarker) -> None:
+        hosted = self.hosted[decision.shard]
+        assert not hosted.dirty
+        assert not hosted.flushes, "a marker goes behind everything that was produced before it"
+        hosted.push(decision.marker, self.routing)
+        self._send_from(hosted)
+
+    def _tell(self, decision: d.TellHalf) -> None:
+        to = decision.peer if decision.peer is not None else self.coordinator
+        if to is not None:
+            self._send(to, messages.Tell(decision.payload))
+
+    # Sinks
+
+    def _seal(self, _: Peer, message: messages.Seal) -> None:
+        hosted = self.hosted.get(message.shard)
+        if hosted is not None and hosted.adoption.epoch == message.epoch:
+            hosted.sealing = True
+            self._seal_if_due(hosted)
+
+    def _seal_if_due(self, hosted: Hosted) -> None:
+        if hosted.sealing and not hosted.dirty and not hosted.flushes:
+            hosted.sealing = False
+            self._out.append(effects.CloseStage(hosted.id, hosted.adoption.epoch))
+
+    def _seal_done(self, event: events.SealDone) -> None:
+        hosted = self.hosted.get(event.shard)
+        if hosted is not None and hosted.adoption.epoch == event.epoch:
+            self._to_coordinator(messages.Sealed(event.shard, event.epoch, event.piece))
+
+    # Time
+
+    def _marks(self, _: Peer, message: messages.Marks) -> None:
+        touched = self.reporter.published(message)
+        for hosted in self.hosted.values():
+            if any(sender in touched for sender in self.graph.senders[hosted.node.name]):
+                self._schedule(hosted)
+            for lane in hosted.lanes.values():
+                for accepted in message.accepted if lane.in_cycle else ():
+                    channel = lane.channels.get(accepted.shard)
+                    if channel is not None:
+                        channel.accepted(accepted.epoch, accepted.report)
+
+    def _ticked(self) -> None:
+        self._out.extend(self.links.tick(self.now))
+        self._decide(self.half.ticked(self.now))
+        for hosted in self.hosted.values():
+            hosted.reread = False
+            self._schedule(hosted)
+        report = self.reporter.report(self.hosted, self.now)
+        if report is not None:
+            self._to_coordinator(report)
+
+
+def late_records(worker: Worker) -> dict[NodeName, int]:
+    """How many late records each computation has seen on this worker."""
+    counts: dict[NodeName, int] = {}
+    for hosted in worker.hosted.values():
+        if isinstance(hosted.shard, ComputationShard):
+            counts[hosted.node.name] = counts.get(hosted.node.name, 0) + hosted.shard.late
+    return counts
+

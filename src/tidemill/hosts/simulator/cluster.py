@@ -1,0 +1,313 @@
+"""The simulated cluster: starts processes, kills, pauses and replaces them, and knows how it ended.
+
+What Spark and the operating system do for a real run is done here: a process that dies is replaced after a while, its
+death is made known to the coordinator, and a coordinator that dies is started anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tidemill.core.bundle import decode_batch
+from tidemill.core.coordinator import Coordinator, Plan, decode_commit, decode_entry
+from tidemill.core.events import MergeAsked, MoveAsked, SplitAsked
+from tidemill.core.graph import Graph
+from tidemill.core.ids import Incarnation, Micros, NodeName, Peer, WorkerId
+from tidemill.core.worker import Limits, Worker
+from tidemill.hosts.simulator.disk import Disk
+from tidemill.hosts.simulator.faults import CrashPoint, Faults
+from tidemill.hosts.simulator.network import Network
+from tidemill.hosts.simulator.process import CoordinatorProcess, Process, WorkerProcess
+from tidemill.hosts.simulator.world import World
+from tidemill.recovery.contract import Mechanism
+
+TOO_LONG = 600_000_000
+"""Virtual time after which a run counts as stuck."""
+
+
+class Crash(NamedTuple):
+    role: str
+    effect: str
+    moment: str
+
+
+@dataclass
+class Outcome:
+    """How a simulated run ended."""
+
+    seed: int
+    faults: Faults
+    finished: bool
+    error: tuple[str, str] | None
+    virtual_seconds: float
+    events: int
+    crashes: list[Crash]
+    counts: Counter[str]  # what happened how often: losses, recoveries, reroutings ...
+    story: list[str]
+    trace: str  # the same for the same seed
+    committed: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)  # by sink, with event times
+
+
+class Simulation:
+    """One run of a pipeline under one seed."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        mechanism: Mechanism,
+        *,
+        seed: int,
+        workers: int = 5,
+        faults: Faults | None = None,
+        limits: Limits | None = None,
+        shards: int | None = None,
+        watch: Callable[[Simulation, Process], None] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.mechanism = mechanism
+        self.seed = seed
+        self.faults = faults or Faults()
+        self.limits = limits or Limits(report_every=Micros(20_000))
+        self.world = World(seed)
+        self.network = Network(self.world, self.faults, graph)
+        self.disk = Disk(self.world, self.faults)
+        splits = {node.name: len(node.handle.splits()) for node in graph.of_kind("source")}
+        self.plan = Plan(workers, splits, shards or workers)
+        self.coordinator: CoordinatorProcess | None = None
+        self.workers: dict[WorkerId, WorkerProcess] = {}
+        self.story: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.crashes: list[Crash] = []
+        self.error: tuple[str, str] | None = None
+        self.finished = False
+        self._watch = watch
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self._points: list[CrashPoint] = list(self.faults.crashes)
+        self._ended_processes: list[Process] = []
+        self._incarnations: Counter[WorkerId] = Counter()
+
+    # Running
+
+    def run(self) -> Outcome:
+        self._start_coordinator()
+        for place in range(self.plan.workers):
+            self._start_worker(WorkerId(place))
+        self._plan_faults()
+        while not self.finished and self.error is None and self.world.now < TOO_LONG and self.world.step():
+            pass
+        return self.outcome()
+
+    def outcome(self) -> Outcome:
+        processes = [*self._ended_processes, *self.workers.values()]
+        if self.coordinator is not None:
+            processes.append(self.coordinator)
+        trace = hashlib.sha256()
+        for process in processes:
+            trace.update(process.trace.digest())
+        for line in self.story:
+            trace.update(line.encode())
+        outcome = Outcome(
+            self.seed,
+            self.faults,
+            self.finished,
+            self.error,
+            self.world.now / 1e6,
+            sum(process.events for process in processes),
+            self.crashes,
+            self.counts,
+            self.story,
+            trace.hexdigest(),
+        )
+        if self.finished:
+            outcome.committed = self.committed()
+            for sink in sorted(outcome.committed):
+                for batch in outcome.committed[sink]:
+                    trace.update(batch.serialize().to_pybytes())
+            outcome.trace = trace.hexdigest()
+        return outcome
+
+    def committed(self) -> dict[str, list[pa.RecordBatch]]:
+        """What the sinks show: the pieces that the final commit lists."""
+        shown: dict[str, list[pa.RecordBatch]] = {str(node.name): [] for node in self.graph.of_kind("sink")}
+        for data in self.disk.journal():
+            entry = decode_entry(data)
+            if entry.kind == "commit":
+                for node, piece in decode_commit(entry.payload).pieces:
+                    schema = self._sink_schema(node)
+                    shown[node] += [decode_batch(batch, schema) for batch in self.disk.piece(piece.decode())]
+        return shown
+
+    def _sink_schema(self, node: NodeName) -> pa.Schema:
+        stream = next(s.stream for s in self.graph.subscriptions if s.consumer == node)
+        return self.graph.streams[stream].wire_schema
+
+    def tell(self, text: str) -> None:
+        self.story.append(f"{self.world.now / 1e6:10.6f}  {text}")
+
+    # Processes
+
+    def _offset(self) -> int:
+        most = self.faults.clock_offset
+        return self.world.between(-most, most) if most else 0
+
+    def _start_worker(self, place: WorkerId) -> None:
+        self._incarnations[place] += 1
+        me = Peer(place, Incarnation(self._incarnations[place]))
+        core = Worker(me, self.graph, self.mechanism.worker_half(), self.limits, plan_seed=self.seed)
+        slowness = 10 if place < self.faults.slow_workers else 1
+        process = WorkerProcess(self, core, self._offset(), slowness)
+        previous = self.workers.get(place)
+        if previous is not None:
+            self._ended_processes.append(previous)
+        self.workers[place] = process
+        self.network.connect(me, process.receive)
+        self.tell(f"{me} starts")
+        process.start()
+        if self.coordinator is not None and self.coordinator.core.phase != "claiming":
+            process.meet(self.coordinator.peer)
+
+    def _start_coordinator(self) -> None:
+        if self.coordinator is not None:
+            self._ended_processes.append(self.coordinator)
+        core = Coordinator(self.graph, self.mechanism.coordinator_half(), self.plan)
+        process = self.coordinator = CoordinatorProcess(self, core, self._offset(), 1)
+        self.tell("a coordinator starts")
+        process.start()
+
+    def noted(self, process: Process, what: str, about: str) -> None:
+        self.counts[what] += 1
+        self.tell(f"{process.peer}: {what} {about}")  # type: ignore[attr-defined]
+        if what == "claimed":
+            assert isinstance(process, CoordinatorProcess)
+            self.network.connect(process.peer, process.receive)
+            for worker in self.workers.values():
+                self.world.after(self.world.between(100, 5_000), lambda w=worker, p=process.peer: w.meet(p))
+
+    def handled(self, process: Process) -> None:
+        if self._watch is not None:
+            self._watch(self, process)
+
+    def failed(self, error: str, message: str) -> None:
+        self.error = (error, message)
+        self.tell(f"the run failed: {error}: {message}")
+
+    def exited(self, process: Process, reason: str) -> None:
+        if isinstance(process, CoordinatorProcess):
+            self.tell(f"{process.peer} is done: {reason}")
+            if reason == "finished" and process is self.coordinator:
+                self.finished = True
+            return
+        assert isinstance(process, WorkerProcess)
+        self.tell(f"{process.peer} exits: {reason}")
+        self.counts[f"exit {reason}"] += 1
+        self.network.disconnect(process.peer)
+        if reason == "outdated":
+            self._replace(process)
+
+    # Faults
+
+    def crash_due(self, role: str, effect: str) -> str | None:
+        self._seen[role, effect] += 1
+        for point in self._points:
+            if point.role == role and point.effect == effect and point.nth == self._seen[role, effect]:
+                self._points.remove(point)
+                return point.moment
+        return None
+
+    def crashed(self, process: Process, effect: str, moment: str) -> None:
+        self.crashes.append(Crash(process.role, effect, moment))
+        self.tell(f"{process.peer} crashes {moment} {effect}")  # type: ignore[attr-defined]
+        self._bury(process)
+
+    def kill(self, process: Process) -> None:
+        """`kill -9`, at any moment."""
+        if process.alive:
+            process.die()
+            self.tell(f"{process.peer} is killed")  # type: ignore[attr-defined]
+            self._bury(process)
+
+    def _bury(self, process: Process) -> None:
+        world = self.world
+        if isinstance(process, WorkerProcess):
+            self.network.disconnect(process.peer)
+            self._replace(process)
+            peer = process.peer
+            world.after(world.between(1_000, 300_000), lambda: self._announce(peer))
+        elif process is self.coordinator:
+            assert isinstance(process, CoordinatorProcess)
+            self.network.disconnect(process.peer)
+            world.after(world.between(10_000, 1_000_000), self._start_coordinator)
+
+    def _replace(self, process: WorkerProcess) -> None:
+        place = process.peer.worker
+        self.world.after(self.world.between(10_000, 4_000_000), lambda: self._start_worker(place))
+
+    def _announce(self, peer: Peer) -> None:
+        """The coordinator learns that a process has ended."""
+        if self.coordinator is not None and self.coordinator.alive:
+            self.coordinator.gone(peer)
+
+    def _plan_faults(self) -> None:
+        world, faults = self.world, self.faults
+        for _ in range(faults.pauses):
+            world.after(world.between(20_000, 2_000_000), self._pause_somebody)
+        for _ in range(faults.cuts):
+            world.after(world.between(20_000, 2_000_000), self._cut_somewhere)
+        for _ in range(faults.full_disks):
+            world.after(world.between(20_000, 1_500_000), self._fill_disk)
+        for _ in range(faults.reroutings):
+            world.after(world.between(50_000, 1_500_000), self._reroute)
+        for _ in range(faults.second_coordinators):
+            world.after(world.between(50_000, 1_500_000), self._doubt_coordinator)
+
+    def _pause_somebody(self) -> None:
+        processes: list[Any] = [p for p in (*self.workers.values(), self.coordinator) if p is not None and p.alive]
+        if processes:
+            process = self.world.chance.choice(processes)
+            self.counts["paused"] += 1
+            self.tell(f"{process.peer} is paused for {self.faults.pause_length / 1e6} s")
+            process.pause(self.faults.pause_length)
+
+    def _cut_somewhere(self) -> None:
+        one, other = self.world.chance.sample([-1, *self.workers], 2)
+        self.counts["cut"] += 1
+        self.tell(f"the connection of {one} and {other} is lost for {self.faults.cut_length / 1e6} s")
+        self.network.cut(one, other, self.world.now + self.faults.cut_length)
+
+    def _fill_disk(self) -> None:
+        self.counts["disk full"] += 1
+        self.tell(f"the disk is full for {self.faults.full_length / 1e6} s")
+        self.disk.fill(self.world.now + self.faults.full_length)
+
+    def _doubt_coordinator(self) -> None:
+        """The coordinator is stopped and thought dead; a second one starts, and the first one wakes up later."""
+        old = self.coordinator
+        if old is None or not old.alive or old.core.phase in ("claiming", "over"):
+            return
+        self.counts["second coordinator"] += 1
+        self.tell(f"{old.peer} is paused, and another takes its place")
+        old.pause(self.world.between(100_000, 5_000_000))
+        self._start_coordinator()
+
+    def _reroute(self) -> None:
+        process = self.coordinator
+        if process is None or not process.alive or process.core.phase != "running":
+            return
+        chance = self.world.chance
+        routes = process.core.ownership.routing.all()
+        kind = chance.choice(("move", "split", "merge"))
+        if kind == "move":
+            shard, to = chance.choice(routes).shard, WorkerId(chance.randrange(self.plan.workers))
+            process.tell(lambda: MoveAsked(process.clock(), shard, to))
+            return
+        computations = [route for route in routes if self.graph.nodes[route.node].kind == "computation"]
+        if computations:
+            shard = chance.choice(computations).shard
+            ask = SplitAsked if kind == "split" else MergeAsked
+            process.tell(lambda: ask(process.clock(), shard))

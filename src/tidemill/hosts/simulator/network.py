@@ -1,0 +1,55 @@
+"""A network that delays, reorders, loses and repeats packets, and loses connections for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemill.core.graph import Graph
+from tidemill.core.ids import Peer
+from tidemill.core.messages import Packet, decode_packet, encode_packet
+from tidemill.hosts.simulator.faults import Faults
+from tidemill.hosts.simulator.world import World
+
+Deliver = Callable[[Packet], None]
+
+
+class Network:
+    def __init__(self, world: World, faults: Faults, graph: Graph) -> None:
+        self._world = world
+        self._faults = faults
+        self._graph = graph
+        self._doors: dict[Peer, Deliver] = {}
+        self._cut: dict[tuple[int, int], int] = {}  # pair of workers -> until when
+        self.lost = 0
+
+    def connect(self, peer: Peer, deliver: Deliver) -> None:
+        self._doors[peer] = deliver
+
+    def disconnect(self, peer: Peer) -> None:
+        self._doors.pop(peer, None)
+
+    def cut(self, one: int, other: int, until: int) -> None:
+        """Nothing passes between two workers (or a worker and the coordinator) for a while."""
+        self._cut[min(one, other), max(one, other)] = until
+
+    def send(self, packet: Packet) -> None:
+        world, faults = self._world, self._faults
+        one, other = packet.sender.worker, packet.to.worker
+        if one != other:
+            if self._cut.get((min(one, other), max(one, other)), 0) > world.now or world.happens(faults.loss):
+                self.lost += 1
+                return
+            if world.happens(faults.duplication):
+                self._carry(packet)
+        self._carry(packet)
+
+    def _carry(self, packet: Packet) -> None:
+        if self._faults.wire:
+            packet = decode_packet(encode_packet(packet), self._graph)
+        delay = int(self._world.chance.expovariate(1 / self._faults.latency))
+        self._world.after(delay, lambda: self._arrive(packet))
+
+    def _arrive(self, packet: Packet) -> None:
+        deliver = self._doors.get(packet.to)
+        if deliver is not None:
+            deliver(packet)
