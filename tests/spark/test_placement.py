@@ -5,6 +5,7 @@ Hypothesis draws many rows, and all of them go through Spark in one job: what di
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime, timezone
 from decimal import Decimal
 from itertools import cycle, islice
@@ -27,7 +28,13 @@ CHAINS = 60
 
 @pytest.fixture(scope="module")
 def spark():
-    session = (
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYSPARK_PYTHON", sys.executable)  # otherwise Spark starts the `python3` of the path
+        yield from session()
+
+
+def session():
+    spark = (
         SparkSession.builder.master("local[1]")
         .appName("placement")
         .config("spark.ui.enabled", "false")
@@ -35,8 +42,8 @@ def spark():
         .config("spark.sql.session.timeZone", "America/St_Johns")  # places do not depend on it
         .getOrCreate()
     )
-    yield session
-    session.stop()
+    yield spark
+    spark.stop()
 
 
 def drawn(strategy: st.SearchStrategy, count: int) -> list[Any]:

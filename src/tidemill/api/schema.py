@@ -187,6 +187,9 @@ def _json_type(described: Any) -> pa.DataType:
 # ------------------------------------------------------------------------------------------------------- DDL strings
 
 
+_QUOTED: Final = "a name of more than letters, digits and _ stands in `backquotes`"
+
+
 class _Token(NamedTuple):
     kind: str  # "name", "quoted", "text", "sign" or "end"
     value: str
@@ -194,7 +197,8 @@ class _Token(NamedTuple):
 
 
 _TOKENS: Final = re.compile(
-    r"""\s*(?:(?P<name>\w+)|`(?P<quoted>(?:[^`]|``)+)`|(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<sign>[<>(),:]))"""
+    r"""\s*(?:(?P<name>\w+)|`(?P<quoted>(?:[^`]|``)+)`|(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<sign>[<>(),:]))""",
+    re.ASCII,  # Spark takes no other letters without backquotes
 )
 
 
@@ -226,7 +230,7 @@ class _Reader:
             match = _TOKENS.match(self._text, position)
             if match is None:
                 start = position + len(self._text[position:]) - len(self._text[position:].lstrip())
-                self._fail(_Token("sign", "", start), f"{self._text[start]!r} has no meaning here")
+                self._fail(_Token("sign", "", start), f"{self._text[start]!r} has no meaning here; {_QUOTED}")
             kind = str(match.lastgroup)
             tokens.append(_Token(kind, match[kind], match.start(kind) - (kind == "quoted")))
             position = match.end()

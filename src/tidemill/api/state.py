@@ -34,6 +34,8 @@ _REMEDY: Final = (
     "State is a dataclass whose fields have defaults, or int, float, str, bytes, list, dict[...], set[...]."
 )
 
+_NOTE: Final = "__msgspec_cache__"
+
 
 class Columns:
     """State in columns, for `process_bundle`: one row a key, each column a numpy array, at first all zeros."""
@@ -80,11 +82,14 @@ def _row_state(declared: Any, owner: str) -> RowState:
         refuse(f"it is a value, and state is declared by its type. Write state = {type(declared).__name__}")
     try:
         decoder = msgspec.msgpack.Decoder(declared)
-        described = msgspec.inspect.type_info(declared)
+        parts = list(_parts(msgspec.inspect.type_info(declared), _name(declared), []))
     except Exception as error:  # noqa: BLE001 - whatever the user's annotations lead to
         refuse(f"it can't be encoded ({error})")
-    for path, problem in _problems(described, _name(declared), []):
-        refuse(f"{path} {problem}")
+    for path, part in parts:
+        if isinstance(part, msgspec.inspect.CustomType):
+            refuse(f"{path} is a {part.cls.__module__}.{part.cls.__qualname__}, which can't be encoded by its type")
+        if isinstance(part, msgspec.inspect.StructType):
+            refuse(f"{path} is a msgspec.Struct, which loses its fields on the way to Spark. Make it a dataclass")
     make = _maker(declared)
     try:
         made = make()
@@ -94,7 +99,20 @@ def _row_state(declared: Any, owner: str) -> RowState:
         decoder.decode(msgspec.msgpack.encode(made))
     except Exception as error:  # noqa: BLE001 - as above
         refuse(f"what {_name(declared)} makes without arguments can't be encoded and read back ({error})")
+    forget_encoding(declared)
     return RowState(declared, make)
+
+
+def forget_encoding(declared: Any) -> None:
+    """Takes off the user's classes what msgspec notes on them, so that they can be pickled by value again.
+
+    A class of a notebook or a script goes to Spark with all its attributes, and that note is none that can travel.
+    Whoever has a decoder of the type keeps it; the next one to be made writes the note anew.
+    """
+    for _, part in _parts(msgspec.inspect.type_info(declared), "", []):
+        noted = getattr(part, "cls", None)
+        if _NOTE in getattr(noted, "__dict__", ()):
+            delattr(noted, _NOTE)
 
 
 def _name(declared: Any) -> str:
@@ -117,17 +135,14 @@ def _nothing() -> None:
     return None
 
 
-def _problems(described: Any, path: str, seen: list[Any]) -> Iterator[tuple[str, str]]:
-    """Walks a type as msgspec describes it; yields what can't be encoded by type, and where it lies."""
+def _parts(described: Any, path: str, seen: list[Any]) -> Iterator[tuple[str, Any]]:
+    """All types that a type is made of, as msgspec describes them, and where each lies."""
     if any(described is other for other in seen):  # a type that contains itself
         return
     seen.append(described)
-    if isinstance(described, msgspec.inspect.CustomType):
-        yield path, f"is a {described.cls.__module__}.{described.cls.__qualname__}, which can't be encoded by its type"
-    elif isinstance(described, msgspec.inspect.StructType):
-        yield path, "is a msgspec.Struct, which loses its fields on the way to Spark. Make it a dataclass"
+    yield path, described
     for name, child in _children(described):
-        yield from _problems(child, f"{path}{name}", seen)
+        yield from _parts(child, f"{path}{name}", seen)
 
 
 def _children(described: Any) -> Iterator[tuple[str, Any]]:

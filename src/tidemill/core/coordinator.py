@@ -297,11 +297,10 @@ class Coordinator:
 
     def _publish_marks(self) -> None:
         marks = self.authority.publish()
-        if marks is None:
-            return
-        for peer in self.members.alive():
-            self._send(peer, marks)
-        if self.phase == "running" and self.authority.ended():
+        if marks is not None:
+            for peer in self.members.alive():
+                self._send(peer, marks)
+        if self.phase == "running" and self.authority.ended() and self.ownership.complete():
             self._decide(self.half.drained())
 
     # The end

@@ -93,5 +93,6 @@ class Ownership:
             route.shard for route in self.routing.all() if route.owner is None and route.shard not in self._adopting
         ]
 
-    def owner(self, shard: ShardId) -> Peer | None:
-        return self.routing[shard].owner
+    def complete(self) -> bool:
+        """Every shard has an owner that is ready."""
+        return all(route.owner is not None for route in self.routing.all())

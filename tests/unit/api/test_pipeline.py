@@ -5,6 +5,8 @@
 # ruff: noqa: ARG001, ARG002 - what is called by its place takes what it is given
 
 import pickle
+import subprocess
+import sys
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -112,6 +114,51 @@ def test_a_graph_can_be_sent():
     again = pickle.loads(pickle.dumps(graph))  # noqa: S301 - our own
     assert again.nodes["word-count"].ports[0] is WordCount.counts
     assert type(made(again.nodes["word-count"])) is WordCount
+
+
+SCRIPT = """
+import sys
+from dataclasses import dataclass
+from pyspark import cloudpickle
+import tidemill as tm
+
+@dataclass
+class Seen:
+    n: int = 0
+
+class WordCount(tm.Computation):
+    words = tm.Input(key="word")
+    counts = tm.Output("word string, n long")
+    state = Seen
+
+    def __init__(self):
+        self.extra = tm.Output("n long")
+
+    def process_record(self, ctx, record): ...
+
+pipeline = tm.Pipeline("word-count")
+pipeline.source("words", tm.sources.Rows([("a", 1)], "word string, at timestamp", timestamp="at"))
+pipeline.add(WordCount())
+sys.stdout.buffer.write(cloudpickle.dumps(pipeline.graph()))
+"""
+
+WORKER = """
+import pickle, sys
+node = pickle.loads(sys.stdin.buffer.read()).nodes["word-count"]
+one, other = node.make(), node.make()
+assert one is not other
+assert node.ports[0] is one.counts is other.counts
+assert node.ports[1] is one.extra is other.extra
+assert node.state.make().n == 0
+"""
+
+
+def test_a_graph_of_classes_from_a_script_arrives_whole():
+    """As Spark sends it: what `__main__` defines goes by value, and is the same thing throughout where it arrives."""
+    sent = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=False)
+    assert sent.returncode == 0, sent.stderr.decode()
+    worked = subprocess.run([sys.executable, "-c", WORKER], input=sent.stdout, capture_output=True, check=False)
+    assert worked.returncode == 0, worked.stderr.decode()
 
 
 @pytest.mark.parametrize(

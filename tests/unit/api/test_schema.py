@@ -85,6 +85,7 @@ def test_a_struct_names_its_columns():
         ("word strng, n long", "at position 5, 'strng' is no type. Did you mean 'string'? Types are: boolean, byte"),
         ("word string n long", "at position 12, ',' or the end is expected"),
         ("word string; n long", "at position 11, ';' has no meaning here"),
+        ("größe int", "at position 2, 'ö' has no meaning here; a name of more than letters, digits and _ stands in `b"),
         ("12 string", "at position 0, a column's name is expected"),
         ("a array<int", "at position 11, '>' is missing"),
         ("a array", "at position 7, '<' is missing"),

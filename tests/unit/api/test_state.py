@@ -75,6 +75,24 @@ def test_no_key_shares_its_first_value_with_another():
         assert getattr(one, "words", 1) is not getattr(other, "words", 2)
 
 
+@dataclass
+class Whole:
+    tree: Tree | None = None
+    colour: "Colour | None" = None
+    seen: dict[str, list[Seen]] = field(default_factory=dict)
+
+
+def test_a_checked_type_bears_no_note_that_could_not_travel():
+    state_of(Whole, "x")
+    decoder = msgspec.msgpack.Decoder(Whole)
+    assert not hasattr(int, "__msgspec_cache__")
+    assert hasattr(Seen, "__msgspec_cache__"), "msgspec keeps its notes elsewhere now: where?"
+    state_of(Whole, "x")
+    for noted in (Whole, Tree, Seen, Colour):
+        assert not hasattr(noted, "__msgspec_cache__")
+    assert decoder.decode(msgspec.msgpack.encode(Whole(seen={"a": [Seen(2)]}))).seen == {"a": [Seen(2)]}
+
+
 def test_none_is_no_state():
     assert state_of(None, "x") is None
 
