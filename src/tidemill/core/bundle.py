@@ -23,7 +23,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Bundle(NamedTuple):
-    """Never empty; `sequences` rise; `oldest` is the least event time in it, so that nobody has to look for it again."""
+    """Never empty; `sequences` rise; `oldest` is the least event time in it, so that nobody has to look again."""
 
     stream: StreamName
     origin: ShardId

@@ -6,7 +6,7 @@ may return what it likes), so keys carry their type where msgpack does not keep 
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from decimal import Decimal
 from typing import Any, Final
 
@@ -25,9 +25,9 @@ def _wrapped(key: Any) -> Any:
         return [_wrapped(part) for part in key]
     if type(key) in _PLAIN:
         return key
-    if isinstance(key, datetime.datetime):
+    if isinstance(key, dt.datetime):
         return msgspec.msgpack.Ext(_DATETIME, key.isoformat().encode())
-    if isinstance(key, datetime.date):
+    if isinstance(key, dt.date):
         return msgspec.msgpack.Ext(_DATE, key.isoformat().encode())
     if isinstance(key, Decimal):
         return msgspec.msgpack.Ext(_DECIMAL, str(key).encode())
@@ -37,9 +37,9 @@ def _wrapped(key: Any) -> Any:
 def _extension(code: int, data: memoryview) -> Any:
     text = bytes(data).decode()
     if code == _DATETIME:
-        return datetime.datetime.fromisoformat(text)
+        return dt.datetime.fromisoformat(text)
     if code == _DATE:
-        return datetime.date.fromisoformat(text)
+        return dt.date.fromisoformat(text)
     assert code == _DECIMAL
     return Decimal(text)
 

@@ -150,9 +150,10 @@ class ColumnarState:
         assert not self._frozen
         whole = copy.copy(self)
         rows = np.flatnonzero(wanted)
+        active = self._active[rows]
         self._clear()
         for row in rows.tolist():
-            self._row(whole._keys[row])
+            self._row(whole.keys[row])
         for name, _ in self._fields:
-            self._columns[name][: len(rows)] = whole._columns[name][rows]
-        self._active[: len(rows)] = whole._active[rows]
+            self._columns[name][: len(rows)] = getattr(whole, name)[rows]
+        self._active[: len(rows)] = active

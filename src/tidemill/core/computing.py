@@ -161,11 +161,11 @@ class RecordShard(ComputationShard):
             place = bundle.rows - length_hint(turns) - 1
             raise self._failed(error, "process_record", self.ctx.key, bundle, place) from error
 
-    def _run_stateful(self, keys: Iterable[Any], times: list[int], records: Iterable[Any]) -> None:
+    def _run_stateful(self, keys: Iterable[Any], times: list[Micros], records: Iterable[Any]) -> None:
         ctx, rows, process = self.ctx, self.state.rows, self.program.process_record
         for key, at, record in zip(keys, times, records, strict=True):
             ctx.key = key
-            ctx._at = at
+            ctx.at = at
             ctx.state = state = rows[key]
             process(ctx, record)
             try:
@@ -174,11 +174,11 @@ class RecordShard(ComputationShard):
             except AttributeError:  # `del ctx.state` forgets the key
                 del rows[key]
 
-    def _run_stateless(self, keys: Iterable[Any], times: list[int], records: Iterable[Any]) -> None:
+    def _run_stateless(self, keys: Iterable[Any], times: list[Micros], records: Iterable[Any]) -> None:
         ctx, process = self.ctx, self.program.process_record
         for key, at, record in zip(keys, times, records, strict=True):
             ctx.key = key
-            ctx._at = at
+            ctx.at = at
             process(ctx, record)
 
     def _advance(self, now: Micros) -> None:
@@ -201,7 +201,7 @@ class RecordShard(ComputationShard):
         self.state.touch((key,))
         ctx, rows = self.ctx, self.state.rows
         ctx.key = key
-        ctx._at = at
+        ctx.at = at
         stateful = self.node.state is not None
         if stateful:
             ctx.state = rows[key]
@@ -216,7 +216,12 @@ class RecordShard(ComputationShard):
                 del rows[key]
 
     def output_mark(self) -> Micros:
-        return held(self.outside, self.times.event.first(), self.times.holds.first(), self.times.wall.first() is not None)
+        return held(
+            self.outside,
+            self.times.event.first(),
+            self.times.holds.first(),
+            wall_pending=self.times.wall.first() is not None,
+        )
 
     def next_wake(self) -> Micros | None:
         return self.times.wall.first()
@@ -235,7 +240,7 @@ class RecordShard(ComputationShard):
         self.state.restore(rows)
 
     def keep_range(self, range: KeyRange) -> None:
-        self.state.forget([key for key in self.state.keys() if not range.contains(self._position(key))])
+        self.state.forget([key for key in self.state.known_keys() if not range.contains(self._position(key))])
 
     def absorb(self, other: Shard) -> None:
         assert isinstance(other, RecordShard)
@@ -270,7 +275,7 @@ class BundleShard(ComputationShard):
             raise self._failed(error, "process_watermark", None, None, -1) from error
 
     def _wake(self, now: Micros) -> None:
-        raise AssertionError("a vectorised computation has no wall timers")
+        raise AssertionError(f"a vectorised computation has no wall timers to fire at {now}")
 
     def output_mark(self) -> Micros:
         return held(self.outside, None, self.hold(), wall_pending=False)

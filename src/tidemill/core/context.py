@@ -7,7 +7,7 @@ replaced or deleted.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,10 @@ def micros(at: Any) -> Micros:
         if not BEGINNING <= at <= LAST:
             raise TidemillError(f"{at} is no time: microseconds since the epoch lie between {BEGINNING} and {LAST}")
         return Micros(at)
-    if isinstance(at, datetime.datetime):
-        aware = at if at.tzinfo else at.replace(tzinfo=datetime.timezone.utc)
-        since = aware - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-        return Micros(since // datetime.timedelta(microseconds=1))
+    if isinstance(at, dt.datetime):
+        aware = at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)
+        since = aware - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+        return Micros(since // dt.timedelta(microseconds=1))
     if isinstance(at, np.integer):
         return micros(int(at))
     raise TidemillError(f"{at!r} is no time: give microseconds since the epoch or a datetime")
@@ -91,15 +91,17 @@ class Common:
 class Context(Common):
     """For code that runs record by record: sees one key only."""
 
-    __slots__ = ("_at", "_times", "key", "state")
+    __slots__ = ("_times", "at", "key", "state")
 
     key: Any
     state: Any
+    at: Micros
+    """The time that productions bear unless they are given one."""
 
     def __init__(self, boxes: dict[OutputPort, Outbox], plan_seed: int, lineage: int, times: KeyTimes) -> None:
         super().__init__(boxes, plan_seed, lineage)
         self._times = times
-        self._at = BEGINNING
+        self.at = BEGINNING
         self.key = None
 
     def __getattr__(self, name: str) -> Any:
@@ -107,17 +109,17 @@ class Context(Common):
             raise AttributeError("there is no state here: the computation declares none, or it was deleted")
         raise AttributeError(f"the context has no {name!r}")
 
-    def produce(self, output: OutputPort, timestamp: Any = None, **columns: Any) -> None:
+    def produce(self, output: OutputPort, /, timestamp: Any = None, **columns: Any) -> None:
         """Sends a record to a stream. It bears the time of the record or timer being processed unless given one."""
         try:
             box = self._boxes[output]
         except (KeyError, TypeError):
             box = self._box(output)
         box.rows.append(columns)
-        box.times.append(self._at if timestamp is None else micros(timestamp))
+        box.times.append(self.at if timestamp is None else micros(timestamp))
 
     def set_timer(self, tag: str, at: Any, clock: Clock = "event") -> None:
-        """`process_timer` will be called for this key when the clock reaches `at`. The same tag again moves the timer."""
+        """`process_timer` is called for this key when the clock reaches `at`. The same tag again moves the timer."""
         self._timers(clock).set(self.key, tag, micros(at))
 
     def cancel_timer(self, tag: str, clock: Clock = "event") -> None:

@@ -3,11 +3,12 @@
     handle(event) -> [effect, ...]
 
 It claims a generation before it does anything else, and everything it makes durable is refused once a higher one was
-claimed (Law 4). It then gathers the workers, asks its mechanism how to begin, and from there on only answers: to workers
-that come and go, to changes of routing that were asked for, to reports. What must survive it is in the run's journal.
+claimed (Law 4). It then gathers the workers, asks its mechanism how to begin, and from there on only answers: to
+workers that come and go, to changes of routing that were asked for, to reports. What must survive it is in the run's
+journal.
 
-It judges a worker dead when the host says that its process ended, or after a long silence. A coordinator that was itself
-away first forgives everybody: it was its own silence that it heard.
+It judges a worker dead when the host says that its process ended, or after a long silence. A coordinator that was
+itself away first forgives everybody: it was its own silence that it heard.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from tidemill.core.graph import Graph
 from tidemill.core.halves import CoordinatorDecisions, CoordinatorHalf
 from tidemill.core.ids import Generation, Micros, NodeName, Peer, ShardId, Ticket, WorkerId, coordinator_peer
 from tidemill.core.link import AnyMessage, Links
-from tidemill.core.messages import OUTSIDE
 from tidemill.core.membership import Members
+from tidemill.core.messages import OUTSIDE
 from tidemill.core.ownership import Ownership
 from tidemill.core.rerouting import changed
 from tidemill.core.routing import Route
@@ -123,7 +124,8 @@ class Coordinator:
 
     def handle(self, event: events.CoordinatorEvent) -> list[Effect]:
         self.now = event.now
-        self._out = out = []
+        out: list[Effect] = []
+        self._out = out
         if self.phase != "over":
             self._on_event[type(event)](event)
         elif isinstance(event, events.Received):

@@ -6,8 +6,6 @@ A `Ticket` is the mechanism's own number; it comes back with `persisted`, `loade
 
 from __future__ import annotations
 
-from typing import Union
-
 import msgspec
 
 from tidemill.core.effects import Append, OpenLog
@@ -70,9 +68,7 @@ class TellHalf(msgspec.Struct, frozen=True):
     peer: Peer | None = None
 
 
-WorkerDecision = Union[
-    Install, Release, Acknowledge, Block, Unblock, SendMarker, GiveUp, TellHalf, Append, OpenLog
-]
+WorkerDecision = Install | Release | Acknowledge | Block | Unblock | SendMarker | GiveUp | TellHalf | Append | OpenLog
 
 
 class AssignAll(msgspec.Struct, frozen=True):
@@ -123,4 +119,4 @@ class EndRun(msgspec.Struct, frozen=True):
     reason: str
 
 
-CoordinatorDecision = Union[AssignAll, Assign, Supersede, TakeBack, Write, Finish, EndRun, TellHalf]
+CoordinatorDecision = AssignAll | Assign | Supersede | TakeBack | Write | Finish | EndRun | TellHalf

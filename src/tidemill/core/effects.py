@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Union
-
 import msgspec
 
 from tidemill.core.bundle import Bundle
@@ -101,4 +99,4 @@ class Forget(msgspec.Struct, frozen=True):
     peer: Peer
 
 
-Effect = Union[Send, Read, OpenLog, Append, Claim, Journal, Stage, CloseStage, Note, Exit, Fail, Forget]
+Effect = Send | Read | OpenLog | Append | Claim | Journal | Stage | CloseStage | Note | Exit | Fail | Forget

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Union
-
 import msgspec
 import pyarrow as pa
 
@@ -106,8 +104,18 @@ class MergeAsked(msgspec.Struct, frozen=True):
     shard: ShardId
 
 
-WorkerEvent = Union[Started, Received, Ticked, Turn, ReadDone, Persisted, Loaded, Refused, SealDone]
-CoordinatorEvent = Union[
-    Started, Received, Ticked, Persisted, Loaded, Refused, Claimed, PeerGone, MoveAsked, SplitAsked, MergeAsked
-]
-Event = Union[WorkerEvent, CoordinatorEvent]
+WorkerEvent = Started | Received | Ticked | Turn | ReadDone | Persisted | Loaded | Refused | SealDone
+CoordinatorEvent = (
+    Started
+    | Received
+    | Ticked
+    | Persisted
+    | Loaded
+    | Refused
+    | Claimed
+    | PeerGone
+    | MoveAsked
+    | SplitAsked
+    | MergeAsked
+)
+Event = WorkerEvent | CoordinatorEvent

@@ -1,10 +1,10 @@
 """Channels: bundles from shard to shard, in order, with credit and with responsibility.
 
-Two things flow back on a channel and must not be confused. *Credit*: the receiver has worked something off, so the sender
-may send more; a slow consumer thus slows its senders, and what is queued anywhere is bounded. *Responsibility*: whatever
-happens to the receiver now, the bundle's effect will not be lost; only then may the sender forget it. When a shard changes
-hands its channels are opened again under its new epoch, and everything not taken is sent again, in order. Identities
-make that harmless.
+Two things flow back on a channel and must not be confused. *Credit*: the receiver has worked something off, so the
+sender may send more; a slow consumer thus slows its senders, and what is queued anywhere is bounded.
+*Responsibility*: whatever happens to the receiver now, the bundle's effect will not be lost; only then may the sender
+forget it. When a shard changes hands its channels are opened again under its new epoch, and everything not taken is
+sent again, in order. Identities make that harmless.
 
 Edges that close a cycle need no credit: a loop that waits for itself would wait for ever (Law 7).
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Union
+from typing import Final, NamedTuple
 
 from tidemill.core.bundle import Bundle
 from tidemill.core.ids import Epoch, Micros, Peer, ShardId
@@ -27,7 +27,7 @@ WINDOW: Final = 32_768
 BUNDLE_WEIGHT: Final = 16
 """What a bundle weighs beside its records, so that many tiny bundles are bounded too."""
 
-Item = Union[Bundle, bytes]
+Item = Bundle | bytes
 """A bundle, or a mechanism's marker."""
 
 

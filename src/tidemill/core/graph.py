@@ -150,9 +150,7 @@ class Graph:
     @cached_property
     def receivers(self) -> dict[NodeName, tuple[NodeName, ...]]:
         """For each node, the nodes it sends to."""
-        return {
-            name: tuple(other for other in self.nodes if name in self.senders[other]) for name in self.nodes
-        }
+        return {name: tuple(other for other in self.nodes if name in self.senders[other]) for name in self.nodes}
 
     @cached_property
     def cycles(self) -> dict[NodeName, tuple[NodeName, ...]]:

@@ -1,7 +1,7 @@
 """A shard as its worker holds it: what waits to be handled, what waits to leave, and what it answers for in time.
 
-The shard itself knows none of this. The worker moves records from the channels into the shard and from the shard into the
-channels; here is the book-keeping in between.
+The shard itself knows none of this. The worker moves records from the channels into the shard and from the shard into
+the channels; here is the book-keeping in between.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Hosted:
 
     # What arrives
 
-    def channel(self, id: ChannelId, peer: Peer, back_edge: bool) -> InChannel | None:
+    def channel(self, id: ChannelId, peer: Peer, *, back_edge: bool) -> InChannel | None:
         """The receiving end of a channel; `None` if a newer owner of the sending shard is known (Law 3)."""
         if id.from_epoch < self._senders_epochs.get(id.from_shard, 0):
             return None

@@ -39,13 +39,13 @@ def _within(range: KeyRange, positions: npt.NDArray[np.uint64]) -> npt.NDArray[n
 
 class Identities:
     def __init__(self, range: KeyRange) -> None:
-        self._pieces = [_Piece(range, {})]
+        self.pieces = [_Piece(range, {})]
 
     def admit(self, bundle: Bundle, positions: Positions) -> Bundle | None:
         """The records of the bundle that are new, which from now on count as known; `None` when none is."""
         identity = (bundle.origin, bundle.stream)
-        if len(self._pieces) == 1:
-            table = self._pieces[0].table
+        if len(self.pieces) == 1:
+            table = self.pieces[0].table
             known = table.get(identity)
             fresh = bundle if known is None else bundle.since(known)
             if fresh is not None:
@@ -56,7 +56,7 @@ class Identities:
     def _admit_in_pieces(self, bundle: Bundle, positions: npt.NDArray[np.uint64]) -> Bundle | None:
         identity = (bundle.origin, bundle.stream)
         fresh = np.zeros(bundle.rows, dtype=bool)
-        for piece in self._pieces:
+        for piece in self.pieces:
             known = piece.table.get(identity, 0)
             inside = _within(piece.range, positions) & (bundle.sequences > known)
             if inside.any():
@@ -69,18 +69,18 @@ class Identities:
     def narrowed(self, range: KeyRange) -> Identities:
         """What a child of a split begins with."""
         child = Identities(range)
-        child._pieces = [
+        child.pieces = [
             _Piece(common, dict(piece.table))
-            for piece in self._pieces
+            for piece in self.pieces
             if (common := piece.range.intersect(range)) is not None
         ]
         return child
 
     @staticmethod
     def merged(parts: Iterable[Identities]) -> Identities:
-        pieces = [piece for part in parts for piece in part._pieces]
+        pieces = [piece for part in parts for piece in part.pieces]
         whole = Identities(pieces[0].range)
-        whole._pieces = pieces
+        whole.pieces = pieces
         return whole
 
     def save(self) -> list[SavedPiece]:
@@ -89,7 +89,7 @@ class Identities:
                 piece.range,
                 [(origin, stream, known) for (origin, stream), known in piece.table.items()],
             )
-            for piece in self._pieces
+            for piece in self.pieces
         ]
 
     @staticmethod
@@ -102,5 +102,5 @@ class Identities:
             for piece in saved
         ]
         whole = Identities(pieces[0].range)
-        whole._pieces = pieces
+        whole.pieces = pieces
         return whole

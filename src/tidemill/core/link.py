@@ -1,8 +1,8 @@
 """Links: messages between two processes, in order, each exactly once, over a transport that loses and repeats.
 
-A link is the sender's and the receiver's numbers and what was sent and not yet acknowledged. A message is sent again until
-it is known to have been *received*; that says nothing about responsibility for what is in it, which is the channels'
-matter (`flow.py`). What is unacknowledged is bounded by the credit of the channels on top.
+A link is the sender's and the receiver's numbers and what was sent and not yet acknowledged. A message is sent again
+until it is known to have been *received*; that says nothing about responsibility for what is in it, which is the
+channels' matter (`flow.py`). What is unacknowledged is bounded by the credit of the channels on top.
 
 `Links` are all the links of one process. It listens only to the newest incarnation of each worker, and to messages
 addressed to this very incarnation: what an older one sent, or was sent, is refused.

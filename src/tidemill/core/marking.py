@@ -63,8 +63,7 @@ class Reporter:
     def _least(self, nodes: tuple[NodeName, ...], mark: Micros) -> Micros:
         for node in nodes:
             published = self._published.get(node, BEGINNING)
-            if published < mark:
-                mark = published
+            mark = min(mark, published)
         return mark
 
     def runs_ahead(self, mark: Micros, max_skew: Micros | None) -> bool:

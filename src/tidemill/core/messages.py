@@ -1,13 +1,14 @@
 """What processes say to each other.
 
-Between workers: `Delivery` (a bundle), `InBand` (a mechanism's marker, in order with the bundles) and `Receipts`. Between
-a worker and the coordinator: the rest. All travel on a link (`link.py`), which keeps their order and resends them, so
-that a message is either received or its receiver is gone. The bytes are typed msgpack; a bundle's columns are Arrow.
+Between workers: `Delivery` (a bundle), `InBand` (a mechanism's marker, in order with the bundles) and `Receipts`.
+Between a worker and the coordinator: the rest. All travel on a link (`link.py`), which keeps their order and resends
+them, so that a message is either received or its receiver is gone. The bytes are typed msgpack; a bundle's columns
+are Arrow.
 """
 
 from __future__ import annotations
 
-from typing import Final, Union
+from typing import Final
 
 import msgspec
 
@@ -172,10 +173,25 @@ class Outdated(msgspec.Struct, frozen=True, array_like=True, tag="outdated"):
     """The process addressed was given up: a newer one has its place, or its shards are elsewhere."""
 
 
-Message = Union[
-    InBand, Receipts, Hello, Adopt, Reset, Yield, Yielded, Ready, Routes, Report, Marks, Seal, Sealed, Tell, Failed,
-    Finished, Outdated,
-]  # fmt: skip
+Message = (
+    InBand
+    | Receipts
+    | Hello
+    | Adopt
+    | Reset
+    | Yield
+    | Yielded
+    | Ready
+    | Routes
+    | Report
+    | Marks
+    | Seal
+    | Sealed
+    | Tell
+    | Failed
+    | Finished
+    | Outdated
+)
 
 
 OUTSIDE: Final = -1

@@ -7,8 +7,6 @@ receivers writes them down before an output leaves.
 
 from __future__ import annotations
 
-from typing import Union
-
 import msgspec
 import numpy as np
 
@@ -48,7 +46,7 @@ class ReadEntry(msgspec.Struct, frozen=True):
     now: Micros
 
 
-Entry = Union[BundleEntry, MarkEntry, WakeEntry, ReadEntry]
+Entry = BundleEntry | MarkEntry | WakeEntry | ReadEntry
 
 
 class _SavedBundle(msgspec.Struct, frozen=True, array_like=True):
@@ -82,7 +80,7 @@ class _SavedRead(msgspec.Struct, frozen=True, array_like=True, tag="read"):
     now: Micros
 
 
-_Saved = Union[_SavedBundleEntry, _SavedMark, _SavedWake, _SavedRead]
+_Saved = _SavedBundleEntry | _SavedMark | _SavedWake | _SavedRead
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Saved).decode
@@ -122,9 +120,11 @@ def encode_entry(entry: Entry) -> bytes:
             return _encode(_SavedMark(mark, outside, now))
         case WakeEntry(now):
             return _encode(_SavedWake(now))
-        case ReadEntry(bundle, position, mark, idle, now):
-            saved = _saved_bundle(bundle) if bundle is not None else None
+        case ReadEntry(read, position, mark, idle, now):
+            saved = _saved_bundle(read) if read is not None else None
             return _encode(_SavedRead(saved, position, mark, idle, now))
+        case _:
+            raise AssertionError(f"no entry: {entry!r}")
 
 
 def decode_entry(data: bytes, graph: Graph) -> Entry:
@@ -135,6 +135,8 @@ def decode_entry(data: bytes, graph: Graph) -> Entry:
             return MarkEntry(mark, outside, now)
         case _SavedWake(now):
             return WakeEntry(now)
-        case _SavedRead(bundle, position, mark, idle, now):
-            loaded = _loaded_bundle(bundle, graph) if bundle is not None else None
+        case _SavedRead(read, position, mark, idle, now):
+            loaded = _loaded_bundle(read, graph) if read is not None else None
             return ReadEntry(loaded, position, mark, idle, now)
+        case other:
+            raise AssertionError(f"no entry: {other!r}")

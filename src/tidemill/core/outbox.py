@@ -1,8 +1,8 @@
 """What user code produced and nobody has seen yet: one outbox for each output of a shard.
 
 Rows collect here while bundles are handled, and leave together when the worker flushes, so that a busy shard makes
-large bundles and an idle one makes small ones. A record gets its sequence by its place in the order of production, which
-does not depend on when the flushes were.
+large bundles and an idle one makes small ones. A record gets its sequence by its place in the order of production,
+which does not depend on when the flushes were.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Outbox:
 
     @property
     def size(self) -> int:
-        return len(self.rows) + sum(batch.num_rows for batch in self._batches)
+        waiting: int = sum(batch.num_rows for batch in self._batches)
+        return len(self.rows) + waiting
 
     def add_batch(self, columns: pa.RecordBatch | dict[str, Any], times: Int64s) -> None:
         batch = self._fitted(columns)

@@ -22,7 +22,7 @@ def record_type(stream: Stream) -> type:
     columns = stream.schema.names
     reserved = ("timestamp", "stream")
     fields = [f"column_{place}" if name in reserved else name for place, name in enumerate(columns)]
-    base: Any = namedtuple("Record", [*fields, "timestamp"], rename=True)  # noqa: PYI024 - the fields are data
+    base: Any = namedtuple("Record", [*fields, "timestamp"], rename=True)  # type: ignore[misc]  # noqa: PYI024
     places = {name: place for place, name in enumerate(columns)}
 
     def getitem(self: Any, name: Any) -> Any:

@@ -8,6 +8,7 @@ and epoch. Every table, the coordinator's and each worker's, is this class; work
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -67,7 +68,7 @@ class Routing:
 
     def _index(self, node: NodeName) -> None:
         routes = sorted((r for r in self._routes.values() if r.node == node), key=lambda route: route.range.low)
-        for left, right in zip(routes, routes[1:]):  # noqa: B905 - pairs of neighbours
+        for left, right in pairwise(routes):
             assert left.range.high == right.range.low, f"the routes of {node} leave a gap or overlap"
         self._by_node[node] = routes
         self._lows[node] = np.array([route.range.low for route in routes], np.uint64)

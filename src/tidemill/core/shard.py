@@ -1,11 +1,12 @@
 """A shard: one node of the graph over one key range, the unit of ownership, state, recovery and movement.
 
-A shard is a function of its order log: `handle(entry)` is the only thing that changes it, and handling the same entries
-again gives the same shard and the same records with the same identities. What it produced is taken by `flush`. It knows
-no worker, no channel and no mechanism.
+A shard is a function of its order log: `handle(entry)` is the only thing that changes it, and handling the same
+entries again gives the same shard and the same records with the same identities. What it produced is taken by
+`flush`. It knows no worker, no channel and no mechanism.
 
-There are three kinds, one for each kind of node: `ComputationShard` runs user code, `SourceShard` stands for one split of
-a source, `SinkShard` passes records on to the sink. This module holds what they share and the two simple ones.
+There are three kinds, one for each kind of node: `ComputationShard` runs user code, `SourceShard` stands for one
+split of a source, `SinkShard` passes records on to the sink. This module holds what they share and the two simple
+ones.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 from tidemill.core.bundle import Bundle, join
 from tidemill.core.graph import Graph, Node
 from tidemill.core.identities import Identities, SavedPiece
-from tidemill.core.ids import BEGINNING, END, LAST, Epoch, Micros, Sequence, ShardId, StreamName
+from tidemill.core.ids import BEGINNING, END, LAST, Epoch, Micros, NodeName, Sequence, ShardId, StreamName
 from tidemill.core.keying import Keying, origin_position
 from tidemill.core.keys import KeyRange
 from tidemill.core.order import BundleEntry, Entry, MarkEntry, ReadEntry
@@ -29,7 +30,7 @@ class Place(NamedTuple):
     """Which shard: of which node, over which range, of which lineage, under which epoch."""
 
     shard: ShardId
-    node: str
+    node: NodeName
     range: KeyRange
     epoch: Epoch
 
@@ -53,7 +54,7 @@ class Shard:
     def __init__(self, graph: Graph, place: Place) -> None:
         self.graph = graph
         self.place = place
-        self.node: Node = graph.nodes[place.node]  # type: ignore[index]
+        self.node: Node = graph.nodes[place.node]
         self.mark = BEGINNING
         self.outside = BEGINNING
         self.events = 0
@@ -196,7 +197,7 @@ class SinkShard(Shard):
         return accepted
 
 
-def held(mark: Micros, first_timer: Micros | None, first_hold: Micros | None, wall_pending: bool) -> Micros:
+def held(mark: Micros, first_timer: Micros | None, first_hold: Micros | None, *, wall_pending: bool) -> Micros:
     """An output mark from what holds it back. A wall timer holds back nothing but the end."""
     if first_timer is not None and first_timer < mark:
         mark = first_timer

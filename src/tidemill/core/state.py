@@ -140,7 +140,7 @@ class KeyedState:
             if row.hold is not None:
                 self._times.holds.set(key, HOLD, row.hold)
 
-    def keys(self) -> list[Any]:
+    def known_keys(self) -> list[Any]:
         """All keys of which anything is known."""
         found = dict.fromkeys(self.rows)
         for timers in self._times:
@@ -149,7 +149,7 @@ class KeyedState:
 
     def absorb(self, other: KeyedState) -> None:
         """Takes over the rows of another shard, which has no key in common with this one."""
-        self.touch(other.keys())
+        self.touch(other.known_keys())
         self.rows.update(other.rows)
 
     def forget(self, keys: Iterable[Any]) -> None:

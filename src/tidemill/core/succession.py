@@ -1,8 +1,8 @@
 """How shards are made: anew, or from those that they succeed.
 
 A split gives the child the keys of its range and a copy of the parent's identities; a merge gives it all keys of both
-parents, and their identities in pieces. The child is a new lineage: its own records are numbered from one, under its own
-origin, and what the parents had still to send stays theirs (Law 1).
+parents, and their identities in pieces. The child is a new lineage: its own records are numbered from one, under its
+own origin, and what the parents had still to send stays theirs (Law 1).
 """
 
 from __future__ import annotations

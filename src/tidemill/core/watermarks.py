@@ -1,9 +1,9 @@
 """The authority over all low watermarks: it holds what every shard reported and publishes minima.
 
 For each node there is an interval map: which part of the ring was last reported by which epoch, and how far. A part
-whose owner is gone keeps its last value until a newer owner reports. One node's marks are never combined with another's,
-except that the nodes of a cycle are published as one: each of them reports its own work, and none can be ahead of
-another. Published marks only rise, until `reset`: everything goes back.
+whose owner is gone keeps its last value until a newer owner reports. One node's marks are never combined with
+another's, except that the nodes of a cycle are published as one: each of them reports its own work, and none can be
+ahead of another. Published marks only rise, until `reset`: everything goes back.
 """
 
 from __future__ import annotations
@@ -131,5 +131,3 @@ class Authority:
     def ended(self) -> bool:
         """All input has been read, and all that came of it worked off and taken."""
         return all(mark == END for mark in self._published.values())
-
-

@@ -3,8 +3,8 @@
     handle(event) -> [effect, ...]
 
 It never waits. Between events it holds what is to be done, and says so by `busy`; the host then gives it a `Turn`, in
-which one bundle is handled. Whatever is flushed is held until the mechanism releases it. A bundle leaves when it is full
-or when nothing else is to be done, so light load makes small bundles at once and heavy load makes large ones.
+which one bundle is handled. Whatever is flushed is held until the mechanism releases it. A bundle leaves when it is
+full or when nothing else is to be done, so light load makes small bundles at once and heavy load makes large ones.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class Worker:
 
     def handle(self, event: events.WorkerEvent) -> list[Effect]:
         self.now = event.now
-        self._out = out = []
+        out: list[Effect] = []
+        self._out = out
         self._on_event[type(event)](event)
         return out
 
@@ -118,7 +119,8 @@ class Worker:
 
     def greet(self, now: Micros) -> list[Effect]:
         self.now = now
-        self._out = out = []
+        out: list[Effect] = []
+        self._out = out
         self._to_coordinator(messages.Hello())
         return out
 
@@ -218,7 +220,7 @@ class Worker:
             self.refused += 1
             return
         back_edge = self._closes_cycle(message.channel, hosted)
-        channel = hosted.channel(message.channel, sender, back_edge)
+        channel = hosted.channel(message.channel, sender, back_edge=back_edge)
         if channel is None:
             self.refused += 1
             return
@@ -346,9 +348,7 @@ class Worker:
             return
         hosted.reading = True
         split = self._split_of(hosted)
-        self._out.append(
-            effects.Read(hosted.id, hosted.adoption.epoch, split, shard.position, self.limits.read)
-        )
+        self._out.append(effects.Read(hosted.id, hosted.adoption.epoch, split, shard.position, self.limits.read))
 
     def _split_of(self, hosted: Hosted) -> int:
         """The how-manieth split of its source the shard stands for: the routes of a source are never split."""
@@ -482,4 +482,3 @@ def late_records(worker: Worker) -> dict[NodeName, int]:
         if isinstance(hosted.shard, ComputationShard):
             counts[hosted.node.name] = counts.get(hosted.node.name, 0) + hosted.shard.late
     return counts
-

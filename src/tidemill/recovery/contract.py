@@ -1,16 +1,17 @@
 """The recovery contract: what a mechanism is told, what it may decide, and what the core promises it.
 
-A mechanism is two state machines. One half lives in each worker, the other in the coordinator; they derive from the bases
-here and override what concerns them. A hook returns decisions (`core/decisions.py`), which the core carries out in order,
-at once. A half never does I/O, holds no reference to the worker or the coordinator, and may keep any state of its own.
+A mechanism is two state machines. One half lives in each worker, the other in the coordinator; they derive from the
+bases here and override what concerns them. A hook returns decisions (`core/decisions.py`), which the core carries out
+in order, at once. A half never does I/O, holds no reference to the worker or the coordinator, and may keep any state
+of its own.
 
 What the core promises a worker's half:
 
 - `adopt` comes before anything else about a shard; nothing runs until it decides `Install`.
-- `handled` comes once for each event that a shard handled, in order, with the entry as it took effect; `None` stands for
-  a bundle that was known already (its sender still waits for `Acknowledge`).
-- `flushed` follows; everything handled before it is in it. Its records, and the mark that speaks for them, are held until
-  `Release`.
+- `handled` comes once for each event that a shard handled, in order, with the entry as it took effect; `None` stands
+  for a bundle that was known already (its sender still waits for `Acknowledge`).
+- `flushed` follows; everything handled before it is in it. Its records, and the mark that speaks for them, are held
+  until `Release`.
 - Storage answers come under the ticket they were asked with; appends to one log in the order they were asked for.
 - After `dropped` nothing more is told of the shard, except answers to what was asked for it before.
 

@@ -1,7 +1,8 @@
 """Frames: stored entries that know when they are torn.
 
 A frame is a header (magic, format version, length, checksum) and a payload. What was cut short or altered is found by
-reading, never taken for data: `whole_frames` gives the entries up to the first frame that is not whole, and where that is.
+reading, never taken for data: `whole_frames` gives the entries up to the first frame that is not whole, and where
+that is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A simulated process: one core, an inbox, a clock that may be wrong, and a life that may end between two effects.
 
-This is the interpreter of effects under virtual time. It handles one event at a time; each takes some microseconds, more
-on a slow machine. While it is paused everything waits in the inbox, as it would for a process that was stopped.
+This is the interpreter of effects under virtual time. It handles one event at a time; each takes some microseconds,
+more on a slow machine. While it is paused everything waits in the inbox, as it would for a process that was stopped.
 """
 
 from __future__ import annotations
@@ -214,9 +214,7 @@ class WorkerProcess(Process):
         if source.timestamp == ARRIVAL:
             times = times * 0 + now
             mark = END if chunk.ended else now
-        return events.ReadDone(
-            now, effect.shard, effect.epoch, chunk.batch, times, chunk.position, mark, chunk.idle
-        )
+        return events.ReadDone(now, effect.shard, effect.epoch, chunk.batch, times, chunk.position, mark, chunk.idle)
 
     def _stage(self, effect: effects.Stage) -> None:
         bundle = effect.bundle

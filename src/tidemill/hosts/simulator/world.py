@@ -1,7 +1,7 @@
 """Virtual time: what will happen, in order, and the one source of chance.
 
-The same seed gives the same order of events, so a failure is a number. Things due at the same moment happen in the order
-in which they were planned.
+The same seed gives the same order of events, so a failure is a number. Things due at the same moment happen in the
+order in which they were planned.
 """
 
 from __future__ import annotations

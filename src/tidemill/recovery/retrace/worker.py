@@ -1,7 +1,8 @@
 """A worker's half of Retrace: writes events down before their consequences leave, and reads them back.
 
-Restoring a shard opens the logs of its whole lineage under the new epoch, which fences whoever still believes to own one
-of them, and handles the entries again: first the ancestors', from whom the shard then takes its keys, then its own.
+Restoring a shard opens the logs of its whole lineage under the new epoch, which fences whoever still believes to own
+one of them, and handles the entries again: first the ancestors', from whom the shard then takes its keys, then its
+own.
 """
 
 from __future__ import annotations

@@ -37,8 +37,7 @@ class RewindCoordinator(CoordinatorBase):
         whole = KeyRange(routing[change.shards[0]].range.low, routing[change.shards[-1]].range.high)
         ranges = whole.split((whole.low + whole.high) // 2) if change.kind == "split" else (whole,)
         added = [
-            NewShard(node, range, shard, self.lineage(shard))
-            for shard, range in zip(change.added, ranges, strict=True)
+            NewShard(node, range, shard, self.lineage(shard)) for shard, range in zip(change.added, ranges, strict=True)
         ]
         return (Supersede(list(change.shards), added), AssignAll())
 
