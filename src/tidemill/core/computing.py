@@ -23,7 +23,7 @@ from tidemill.core.keys import KeyRange
 from tidemill.core.order import BundleEntry, Entry, MarkEntry, WakeEntry
 from tidemill.core.shard import Head, Place, Shard, held
 from tidemill.core.state import KeyedState, SavedRow, new_key_times
-from tidemill.core.timers import Clock, Timer, Timers
+from tidemill.core.timers import NOBODY, Clock, Timer, Timers
 from tidemill.errors import TidemillError, UserCodeError
 
 TIMER_SLICE: Final = 4096
@@ -129,6 +129,8 @@ class ComputationShard(Shard):
         about = "" if bundle is None else f", stream {bundle.stream!r}"
         if bundle is not None and place >= 0:
             about += f", record {bundle.origin}:{bundle.sequences[place]}"
+        if isinstance(error, AttributeError) and error.name == "state" and isinstance(error.obj, Context):
+            about += "; the computation declares no state, or this key's was deleted before"
         of_key = "" if key is None else f" for key {key!r}"
         return UserCodeError(f"{where} raised {type(error).__name__}: {error}{of_key}{about}")
 
@@ -141,14 +143,13 @@ class RecordShard(ComputationShard):
         assert self.node.state is None or isinstance(self.node.state, RowState)
         self.times = new_key_times()
         self.state = KeyedState(self.node.state, self.times)
-        self.ctx = Context(self.ports, plan_seed, place.shard, self.times)
+        self.ctx = Context(self.ports, plan_seed, place.shard, self.times, self.state.touch)
 
     def _run(self, bundle: Bundle, now: Micros) -> None:
         keying = self.keyings[bundle.stream]
         columns = columns_of(bundle.batch)
         keys = keying.keys(columns)
         keys = keys if isinstance(keys, list) else list(keys)
-        self.state.touch(keys)
         self.ctx.begin_event(self.events, now, self.mark)
         turns = iter(keys)
         try:
@@ -162,17 +163,17 @@ class RecordShard(ComputationShard):
             raise self._failed(error, "process_record", self.ctx.key, bundle, place) from error
 
     def _run_stateful(self, keys: Iterable[Any], times: list[Micros], records: Iterable[Any]) -> None:
-        ctx, rows, process = self.ctx, self.state.rows, self.program.process_record
+        ctx, active, process = self.ctx, self.state.active, self.program.process_record
         for key, at, record in zip(keys, times, records, strict=True):
             ctx.key = key
             ctx.at = at
-            ctx.state = state = rows[key]
+            ctx.state = state = active[key]
             process(ctx, record)
             try:
                 if ctx.state is not state:
-                    rows[key] = ctx.state
+                    self.state.replace(key, ctx.state)
             except AttributeError:  # `del ctx.state` forgets the key
-                del rows[key]
+                self.state.delete(key)
 
     def _run_stateless(self, keys: Iterable[Any], times: list[Micros], records: Iterable[Any]) -> None:
         ctx, process = self.ctx, self.program.process_record
@@ -190,30 +191,31 @@ class RecordShard(ComputationShard):
     def _fire(self, timers: Timers, clock: Clock, until: Micros, now: Micros) -> None:
         self.ctx.begin_event(self.events, now, self.mark)
         for _ in range(TIMER_SLICE):
-            due = timers.pop_due(until)
-            if due is None:
+            key = timers.due_key(until)
+            if key is NOBODY:
                 return
+            self.state.touch(key)  # before the timer is taken out: a checkpoint under way must still see it
+            due = timers.pop()
             # What a wall timer produces must not be behind the mark that the receivers were told.
-            at = due.at if clock == "event" else min(self.output_mark(), LAST)
-            self._process_timer(due.key, Timer(due.tag, due.at, clock), Micros(at))
+            at = due.at if clock == "event" else Micros(min(self.output_mark(), LAST))
+            self._process_timer(due.key, Timer(due.tag, due.at, clock), at)
 
     def _process_timer(self, key: Any, timer: Timer, at: Micros) -> None:
-        self.state.touch((key,))
-        ctx, rows = self.ctx, self.state.rows
+        ctx = self.ctx
         ctx.key = key
         ctx.at = at
         stateful = self.node.state is not None
         if stateful:
-            ctx.state = rows[key]
+            ctx.state = self.state.active[key]
         try:
             self.program.process_timer(ctx, timer)
         except Exception as error:
             raise self._failed(error, f"process_timer({timer.tag!r})", key, None, -1) from error
         if stateful:
             try:
-                rows[key] = ctx.state
+                self.state.replace(key, ctx.state)
             except AttributeError:
-                del rows[key]
+                self.state.delete(key)
 
     def output_mark(self) -> Micros:
         return held(

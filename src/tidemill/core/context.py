@@ -2,12 +2,13 @@
 
 There is one context for each shard, filled anew for every record, because making one for each would cost more than most
 user code does. `state` is a plain slot: the shard puts the key's state there and looks afterwards whether it was
-replaced or deleted.
+replaced or deleted. The class has no `__getattr__`, for with one the interpreter would look every attribute up slowly.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,23 +92,26 @@ class Common:
 class Context(Common):
     """For code that runs record by record: sees one key only."""
 
-    __slots__ = ("_times", "at", "key", "state")
+    __slots__ = ("_times", "_touch", "at", "key", "state")
 
     key: Any
     state: Any
     at: Micros
     """The time that productions bear unless they are given one."""
 
-    def __init__(self, boxes: dict[OutputPort, Outbox], plan_seed: int, lineage: int, times: KeyTimes) -> None:
+    def __init__(
+        self,
+        boxes: dict[OutputPort, Outbox],
+        plan_seed: int,
+        lineage: int,
+        times: KeyTimes,
+        touch: Callable[[Any], None],
+    ) -> None:
         super().__init__(boxes, plan_seed, lineage)
+        self._touch = touch
         self._times = times
         self.at = BEGINNING
         self.key = None
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "state":
-            raise AttributeError("there is no state here: the computation declares none, or it was deleted")
-        raise AttributeError(f"the context has no {name!r}")
 
     def produce(self, output: OutputPort, /, timestamp: Any = None, **columns: Any) -> None:
         """Sends a record to a stream. It bears the time of the record or timer being processed unless given one."""
@@ -120,9 +124,11 @@ class Context(Common):
 
     def set_timer(self, tag: str, at: Any, clock: Clock = "event") -> None:
         """`process_timer` is called for this key when the clock reaches `at`. The same tag again moves the timer."""
+        self._touch(self.key)
         self._timers(clock).set(self.key, tag, micros(at))
 
     def cancel_timer(self, tag: str, clock: Clock = "event") -> None:
+        self._touch(self.key)
         self._timers(clock).cancel(self.key, tag)
 
     def _timers(self, clock: Clock) -> Any:
@@ -132,6 +138,7 @@ class Context(Common):
 
     def hold_watermark(self, at: Any) -> None:
         """Keeps the output mark at `at` on behalf of this key, until moved or released with `None`."""
+        self._touch(self.key)
         if at is None:
             self._times.holds.cancel(self.key, HOLD)
         else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,10 @@ from tidemill.errors import UserCodeError
 Columns = list[list[Any]]
 
 
+FEW: Final = 16
+
+
+@lru_cache(maxsize=4096)
 def origin_position(origin: ShardId) -> Position:
     """Where the records of an origin go that nobody gave a key: all to one place, so that their order is kept."""
     return Position(Chance(origin).bits())
@@ -78,6 +83,8 @@ class Keying:
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
     """A batch as Python lists, the times last."""
+    if batch.num_rows <= FEW:
+        return [column.to_pylist() for column in batch.columns]
     columns: Columns = [column.to_pylist() for column in without_times(batch).columns]
     columns.append(times_of(batch).tolist())
     return columns

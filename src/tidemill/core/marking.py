@@ -60,6 +60,16 @@ class Reporter:
             return outside, outside
         return self._least(self._graph.senders[name], queued), outside
 
+    def may_rise(self, hosted: Hosted) -> bool:
+        """Whether the senders allow a higher input mark, the queue aside."""
+        shard = hosted.shard
+        assert shard is not None
+        senders = self._graph.senders[hosted.node.name]
+        return (
+            self._least(senders, END) > shard.mark
+            or self._least(self._graph.outside_senders[hosted.node.name], END) > shard.outside
+        )
+
     def _least(self, nodes: tuple[NodeName, ...], mark: Micros) -> Micros:
         for node in nodes:
             published = self._published.get(node, BEGINNING)

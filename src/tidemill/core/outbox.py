@@ -7,34 +7,47 @@ which does not depend on when the flushes were.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from tidemill.core.bundle import Bundle, Int64s, new_bundle, with_times
-from tidemill.core.graph import Stream
+from tidemill.core.graph import TIME_TYPE, Stream
 from tidemill.core.ids import Sequence, ShardId
 from tidemill.errors import DataError
 
+FEW: Final = 16
+
 
 class Outbox:
-    __slots__ = ("_batches", "_fields", "_origin", "_stream", "_wire", "rows", "sequence", "times")
+    __slots__ = (
+        "_batched",
+        "_batches",
+        "_fields",
+        "_origin",
+        "_row_type",
+        "_stream",
+        "_wire",
+        "rows",
+        "sequence",
+        "times",
+    )
 
     def __init__(self, stream: Stream, origin: ShardId) -> None:
         self._stream = stream
         self._wire = stream.wire_schema
         self._fields = [(field.name, field.type) for field in stream.schema]
+        self._row_type = pa.struct(list(stream.schema))
         self._origin = origin
         self._batches: list[pa.RecordBatch] = []
+        self._batched = 0
         self.rows: list[dict[str, Any]] = []  # with `times`, appended to by the context on its hot path
         self.times: list[int] = []
         self.sequence = Sequence(1)
 
     @property
     def size(self) -> int:
-        waiting: int = sum(batch.num_rows for batch in self._batches)
-        return len(self.rows) + waiting
+        return len(self.rows) + self._batched
 
     def add_batch(self, columns: pa.RecordBatch | dict[str, Any], times: Int64s) -> None:
         batch = self._fitted(columns)
@@ -44,7 +57,11 @@ class Outbox:
                 "give one timestamp for each record"
             )
         if batch.num_rows:
-            self._batches.append(with_times(batch, times, self._wire))
+            self._add(with_times(batch, times, self._wire))
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._batched += batch.num_rows
 
     def _fitted(self, columns: pa.RecordBatch | dict[str, Any]) -> pa.RecordBatch:
         schema = self._stream.schema
@@ -60,13 +77,14 @@ class Outbox:
     def flush(self) -> Bundle | None:
         """All that was produced since the last flush, as one bundle."""
         if self.rows:
-            self._batches.append(self._batch_of_rows())
+            self._add(self._batch_of_rows())
             self.rows.clear()
             self.times.clear()
         if not self._batches:
             return None
         batch = self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
         self._batches = []
+        self._batched = 0
         bundle = new_bundle(self._stream.name, self._origin, self.sequence, batch)
         self.sequence = Sequence(self.sequence + bundle.rows)
         return bundle
@@ -74,13 +92,23 @@ class Outbox:
     def _batch_of_rows(self) -> pa.RecordBatch:
         rows = self.rows
         try:
-            arrays = [pa.array([row[name] for row in rows], type) for name, type in self._fields]
+            arrays = self._few() if len(rows) <= FEW else self._many()
         except (KeyError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise self._misfit() from error
         if sum(map(len, rows)) != len(rows) * len(self._fields):
             raise self._misfit()
-        arrays.append(pa.array(np.array(self.times, np.int64)))
+        arrays.append(pa.array(self.times, TIME_TYPE))
         return pa.RecordBatch.from_arrays(arrays, schema=self._wire)
+
+    def _many(self) -> list[pa.Array]:
+        return [pa.array([row[name] for row in self.rows], type) for name, type in self._fields]
+
+    def _few(self) -> list[pa.Array]:
+        """One conversion for all columns, which is half the cost for a row or two. It takes what is missing for null."""
+        arrays: list[pa.Array] = pa.array(self.rows, self._row_type).flatten()
+        if any(array.null_count for array in arrays):
+            return self._many()
+        return arrays
 
     def _misfit(self) -> DataError:
         """Looks for the first row that does not fit; only ever called when there is one."""

@@ -91,11 +91,13 @@ class Shard:
     @property
     def produced(self) -> int:
         """How many records wait in the outboxes."""
-        return sum(box.size for box in self.boxes.values())
+        waiting = 0
+        for box in self.boxes.values():
+            waiting += box.size
+        return waiting
 
     def flush(self) -> list[Bundle]:
-        bundles = [box.flush() for box in self.boxes.values()]
-        return [bundle for bundle in bundles if bundle is not None]
+        return [bundle for box in self.boxes.values() if (bundle := box.flush()) is not None]
 
     def admit(self, bundle: Bundle) -> Bundle | None:
         return self.identities.admit(bundle, self._positions)

@@ -1,15 +1,14 @@
 """Per-key state of a shard, and how it is saved without ever stopping.
 
-User code mutates state in place, so what has changed is known by what was touched: the keys of a bundle are marked
-before its records run. Three fragments share the live values:
+User code mutates state in place, so what has changed is known by what was looked up. There are three fragments:
 
-    active    keys touched since the last freeze
-    inactive  keys touched before it and not encoded yet
-    master    everything else; whoever saves the pieces holds its bytes
+    active    what was looked up since the last freeze; a look-up asks it first
+    inactive  what was active before that freeze and is not encoded yet
+    master    everything; whoever saves the pieces holds the bytes of it
 
-`freeze` makes the active fragment the inactive one: O(1), whatever the size of the state. From then on `encode_slice`
-takes a few keys at a time, between bundles. A key that is about to change before its turn is encoded first, so the
-pieces together are the state at the moment of the freeze.
+`freeze` makes the active fragment the inactive one and begins an empty one: O(1), whatever the size of the state. From
+then on `encode_slice` takes a few keys at a time, between bundles. A key that is looked up before its turn is encoded
+first, so the pieces together are the state at the moment of the freeze.
 """
 
 from __future__ import annotations
@@ -41,19 +40,6 @@ class SavedRow(msgspec.Struct, frozen=True, array_like=True):
         return self.state is None and not self.event_timers and not self.wall_timers and self.hold is None
 
 
-class Rows(dict[Any, Any]):
-    """Key to live state; a key's first use makes its state."""
-
-    __slots__ = ("make",)
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.make = make
-
-    def __missing__(self, key: Any) -> Any:
-        value = self[key] = self.make()
-        return value
-
-
 class KeyTimes(NamedTuple):
     """What a shard remembers of time for its keys."""
 
@@ -70,48 +56,82 @@ def new_key_times() -> KeyTimes:
     return KeyTimes(Timers(), Timers(), Timers())
 
 
-def _no_state() -> Any:
-    raise AssertionError("a computation without state has no rows")
+class Active(dict[Any, Any]):
+    """Key to live state, for the keys looked up since the last freeze. The first look-up of a key fetches it."""
+
+    __slots__ = ("fetch",)
+
+    def __init__(self, fetch: Callable[[Any], Any]) -> None:
+        self.fetch = fetch
+
+    def __missing__(self, key: Any) -> Any:
+        value = self[key] = self.fetch(key)
+        return value
 
 
 class KeyedState:
+    """Look a key up in `active` before user code may change anything of it: its state, its timers or its hold."""
+
     def __init__(self, spec: RowState | None, times: KeyTimes) -> None:
-        self.rows = Rows(spec.make if spec else _no_state)
+        self.rows: dict[Any, Any] = {}
+        self._make = spec.make if spec else None
         self._codec = StateCodec(spec.type) if spec else None
         self._times = times
-        self._active: dict[Any, None] = {}
-        self._inactive: dict[Any, None] = {}
+        self.active = Active(self._fetch)
+        self._deleted: dict[Any, None] = {}  # since the last freeze; what was looked up again since is active too
+        self._inactive: dict[Any, Any] = {}
+        self._inactive_deleted: dict[Any, None] = {}
         self._encoded_early: list[SavedRow] = []
 
-    def touch(self, keys: Iterable[Any]) -> None:
-        """Must be called before user code may change these keys' state, timers or holds."""
-        touched = dict.fromkeys(keys)
-        if self._inactive:
-            for key in touched:
-                if key in self._inactive:
-                    del self._inactive[key]
-                    self._encoded_early.append(self._encode(key))
-        self._active.update(touched)
+    def _fetch(self, key: Any) -> Any:
+        if self.encoding and self._thaw(key):
+            self._encoded_early.append(self._encode(key))
+        if self._make is None:
+            return None
+        if key not in self.rows:
+            self.rows[key] = self._make()
+        return self.rows[key]
+
+    def _thaw(self, key: Any) -> bool:
+        """Takes a key out of the frozen fragment; whether it was in it."""
+        found = key in self._inactive or key in self._inactive_deleted
+        self._inactive.pop(key, None)
+        self._inactive_deleted.pop(key, None)
+        return found
+
+    def replace(self, key: Any, value: Any) -> None:
+        self.rows[key] = self.active[key] = value
+
+    def delete(self, key: Any) -> None:
+        """Forgets the key's state; the next checkpoint will say so. Another look-up makes it anew."""
+        self.rows.pop(key, None)
+        self.active.pop(key, None)
+        self._deleted[key] = None
+
+    def touch(self, key: Any) -> None:
+        if key not in self.active:
+            self.active[key] = self._fetch(key)
 
     def freeze(self) -> None:
         assert not self.encoding, "one checkpoint at a time"
-        self._inactive, self._active = self._active, {}
+        self._inactive, self.active = self.active, Active(self._fetch)
+        self._inactive_deleted, self._deleted = self._deleted, {}
 
     @property
     def encoding(self) -> bool:
-        return bool(self._inactive or self._encoded_early)
+        return bool(self._inactive or self._inactive_deleted or self._encoded_early)
 
     @property
     def changed(self) -> int:
         """How many keys the next freeze would have to save."""
-        return len(self._active)
+        return len(self.active) + sum(key not in self.active for key in self._deleted)
 
     def encode_slice(self, limit: int) -> list[SavedRow]:
         """The next rows of the frozen state; empty when it is complete."""
         rows, self._encoded_early = self._encoded_early[:limit], self._encoded_early[limit:]
-        while self._inactive and len(rows) < limit:
-            key = next(iter(self._inactive))
-            del self._inactive[key]
+        while len(rows) < limit and (frozen := self._inactive or self._inactive_deleted):
+            key = next(iter(frozen))
+            self._thaw(key)
             rows.append(self._encode(key))
         return rows
 
@@ -128,6 +148,7 @@ class KeyedState:
 
     def restore(self, rows: Iterable[SavedRow]) -> None:
         """Puts saved rows in place; a later row of a key replaces an earlier one."""
+        assert not self.active, "state is restored before anything runs"
         for row in rows:
             key = decode_key(row.key)
             self.rows.pop(key, None)
@@ -149,14 +170,16 @@ class KeyedState:
 
     def absorb(self, other: KeyedState) -> None:
         """Takes over the rows of another shard, which has no key in common with this one."""
-        self.touch(other.known_keys())
         self.rows.update(other.rows)
+        for key in other.known_keys():
+            self.touch(key)
 
     def forget(self, keys: Iterable[Any]) -> None:
         """Keys that went to another owner: nothing of them is kept or saved here any more."""
         for key in keys:
             self.rows.pop(key, None)
-            self._active.pop(key, None)
-            self._inactive.pop(key, None)
+            self.active.pop(key, None)
+            self._deleted.pop(key, None)
+            self._thaw(key)
             for timers in self._times:
                 timers.forget(key)

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from tidemill.core.ids import Micros
 
 Clock = Literal["event", "wall"]
+
+
+NOBODY: Final = object()
+"""No key: `None` is one."""
 
 
 class Timer(NamedTuple):
@@ -61,11 +65,15 @@ class Timers:
             heapq.heappop(heap)  # cancelled or moved since
         return None
 
-    def pop_due(self, until: Micros) -> Due | None:
-        """Takes out the next timer, if it is due at `until`."""
+    def due_key(self, until: Micros) -> Any:
+        """Whose timer is the next that is due at `until`; `NOBODY` if none is."""
         first = self.first()
-        if first is None or first > until:
-            return None
+        return NOBODY if first is None or first > until else self._heap[0][2]
+
+    def pop(self) -> Due:
+        """Takes out the next timer. There must be one."""
+        first = self.first()
+        assert first is not None
         at, _, key, tag = heapq.heappop(self._heap)
         self.cancel(key, tag)
         return Due(key, tag, at)

@@ -163,10 +163,9 @@ class Worker:
         if hosted is None or hosted.adoption.epoch != place.epoch:
             return  # taken away again while it was being restored
         hosted.shard = decision.shard
-        hosted.released_mark = decision.shard.output_mark()
         for lane in hosted.lanes.values():
             lane.follow(self.routing, hosted.keyings[lane.consumer])
-        self._mark_dirty(hosted)
+        self._mark_dirty(hosted)  # what it had produced leaves first; until then no mark of it is known (Law 5)
         self._to_coordinator(messages.Ready(place.shard, place.epoch))
         self._schedule(hosted)
 
@@ -293,7 +292,7 @@ class Worker:
         arrival = hosted.next_arrival()
         if arrival is not None:
             self._handle_arrival(hosted, arrival)
-            return True
+            return bool(hosted.queue or hosted.loop_queue) or self._may_advance(hosted)
         if isinstance(hosted.shard, SourceShard):
             self._read(hosted)
             return False
@@ -321,6 +320,12 @@ class Worker:
     def _mark_dirty(self, hosted: Hosted) -> None:
         hosted.dirty = True
         self._unflushed[hosted.id] = hosted
+
+    def _may_advance(self, hosted: Hosted) -> bool:
+        """Whether time may have something for the shard; found out cheaply, for it is asked after every bundle."""
+        shard = hosted.shard
+        assert shard is not None
+        return self.reporter.may_rise(hosted) or shard.pending_timer() or shard.next_wake() is not None
 
     def _advance(self, hosted: Hosted) -> bool:
         """Raises the input mark as far as the senders and the queue allow, and fires what is due."""
