@@ -1,6 +1,6 @@
 """Tidemill: stateful streams and graphs in Python on Spark, with five ways to recover."""
 
-from tidemill import errors, sinks, sources
+from tidemill import errors, sinks, sources, testing
 from tidemill.api.computation import Computation, Input, Output
 from tidemill.api.pipeline import Pipeline
 from tidemill.api.state import Columns
@@ -20,4 +20,5 @@ __all__ = [
     "errors",
     "sinks",
     "sources",
+    "testing",
 ]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.core.graph import TIME_COLUMN
+from tidemill.core.graph import TIME_COLUMN, TIME_TYPE
 from tidemill.core.ids import Micros, Sequence, ShardId, StreamName
 
 Int64s = npt.NDArray[np.int64]
@@ -58,8 +58,7 @@ def new_bundle(stream: StreamName, origin: ShardId, first: Sequence, batch: pa.R
 
 def _measured(stream: StreamName, origin: ShardId, sequences: Int64s, batch: pa.RecordBatch) -> Bundle:
     assert len(sequences) == batch.num_rows > 0
-    times = times_of(batch)
-    oldest = times[0] if len(times) == 1 else times.min()
+    oldest = times_of(batch).min()
     return Bundle(stream, origin, sequences, batch, Micros(int(oldest)))
 
 
@@ -72,7 +71,12 @@ def times_of(batch: pa.RecordBatch) -> Int64s:
 def with_times(columns: pa.RecordBatch, times: Int64s, wire_schema: pa.Schema) -> pa.RecordBatch:
     """A user's batch made ready to travel."""
     assert wire_schema.names[-1] == TIME_COLUMN
-    return pa.RecordBatch.from_arrays([*columns.columns, pa.array(times)], schema=wire_schema)
+    return pa.RecordBatch.from_arrays([*columns.columns, int64_array(times)], schema=wire_schema)
+
+
+def int64_array(values: Int64s) -> pa.Array:
+    """Without nulls, and without a look at each of them."""
+    return pa.Array.from_buffers(TIME_TYPE, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def without_times(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -38,7 +38,7 @@ class ReadDone(msgspec.Struct, frozen=True):
     shard: ShardId
     epoch: Epoch
     batch: pa.RecordBatch | None
-    times: Int64s
+    times: Int64s | None  # None: a record's event time is the time at which it is read
     position: int
     mark: Micros
     idle: bool

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from tidemill.core.bundle import Bundle, Int64s, new_bundle, with_times
-from tidemill.core.graph import TIME_TYPE, Stream
+from tidemill.core.bundle import Bundle, Int64s, int64_array, new_bundle, with_times
+from tidemill.core.graph import Stream
 from tidemill.core.ids import Sequence, ShardId
 from tidemill.errors import DataError
 
@@ -97,14 +98,14 @@ class Outbox:
             raise self._misfit() from error
         if sum(map(len, rows)) != len(rows) * len(self._fields):
             raise self._misfit()
-        arrays.append(pa.array(self.times, TIME_TYPE))
+        arrays.append(int64_array(np.array(self.times, np.int64)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._wire)
 
     def _many(self) -> list[pa.Array]:
         return [pa.array([row[name] for row in self.rows], type) for name, type in self._fields]
 
     def _few(self) -> list[pa.Array]:
-        """One conversion for all columns, which is half the cost for a row or two. It takes what is missing for null."""
+        """One conversion for all columns: half the cost for a row or two. It takes what is missing for null."""
         arrays: list[pa.Array] = pa.array(self.rows, self._row_type).flatten()
         if any(array.null_count for array in arrays):
             return self._many()

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tidemill.core import decisions as d
 from tidemill.core import effects, events, messages
 from tidemill.core.bundle import Bundle, new_bundle, with_times
@@ -22,7 +24,7 @@ from tidemill.core.flow import Arrival
 from tidemill.core.graph import Graph
 from tidemill.core.halves import WorkerDecisions, WorkerHalf
 from tidemill.core.hosted import Hosted
-from tidemill.core.ids import END, Micros, NodeName, Peer, ShardId
+from tidemill.core.ids import END, LAST, Micros, NodeName, Peer, ShardId
 from tidemill.core.link import AnyMessage, Links
 from tidemill.core.marking import Reporter
 from tidemill.core.messages import Delivery
@@ -368,18 +370,24 @@ class Worker:
         shard = hosted.shard
         assert isinstance(shard, SourceShard)
         bundle = self._read_bundle(shard, event) if event.batch is not None and event.batch.num_rows else None
+        mark = event.mark
+        if event.times is None and mark != END:
+            mark = _arrival(shard, self.now)
         if bundle is None:
-            hosted.reread = event.mark != END
+            hosted.reread = mark != END
         else:
             hosted.oldest_input = min(hosted.oldest_input, bundle.oldest)
-        if bundle is not None or event.mark > shard.mark or event.idle != shard.idle:
-            entry = ReadEntry(bundle, event.position, event.mark, event.idle, self.now)
+        if bundle is not None or mark > shard.mark or event.idle != shard.idle:
+            entry = ReadEntry(bundle, event.position, mark, event.idle, self.now)
             self._after(hosted, shard.handle(entry), None)
         self._schedule(hosted)
 
     def _read_bundle(self, shard: SourceShard, event: events.ReadDone) -> Bundle:
         stream = self.graph.streams[shard.node.outputs[0]]
-        batch = with_times(event.batch, event.times, stream.wire_schema)
+        times = event.times
+        if times is None:
+            times = np.full(event.batch.num_rows, _arrival(shard, self.now), np.int64)
+        batch = with_times(event.batch, times, stream.wire_schema)
         return new_bundle(stream.name, shard.place.shard, shard.next_sequence, batch)
 
     # Leaving
@@ -478,6 +486,11 @@ class Worker:
         report = self.reporter.report(self.hosted, self.now)
         if report is not None:
             self._to_coordinator(report)
+
+
+def _arrival(shard: SourceShard, now: Micros) -> Micros:
+    """The event time of what arrives now. A clock that is behind the one before it must not make records late."""
+    return Micros(min(max(now, shard.mark), LAST))
 
 
 def late_records(worker: Worker) -> dict[NodeName, int]:

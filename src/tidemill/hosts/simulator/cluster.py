@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -182,12 +183,12 @@ class Simulation:
 
     def noted(self, process: Process, what: str, about: str) -> None:
         self.counts[what] += 1
-        self.tell(f"{process.peer}: {what} {about}")  # type: ignore[attr-defined]
+        self.tell(f"{process.peer}: {what} {about}")
         if what == "claimed":
             assert isinstance(process, CoordinatorProcess)
             self.network.connect(process.peer, process.receive)
             for worker in self.workers.values():
-                self.world.after(self.world.between(100, 5_000), lambda w=worker, p=process.peer: w.meet(p))
+                self.world.after(self.world.between(100, 5_000), partial(worker.meet, process.peer))
 
     def handled(self, process: Process) -> None:
         if self._watch is not None:
@@ -222,14 +223,14 @@ class Simulation:
 
     def crashed(self, process: Process, effect: str, moment: str) -> None:
         self.crashes.append(Crash(process.role, effect, moment))
-        self.tell(f"{process.peer} crashes {moment} {effect}")  # type: ignore[attr-defined]
+        self.tell(f"{process.peer} crashes {moment} {effect}")
         self._bury(process)
 
     def kill(self, process: Process) -> None:
         """`kill -9`, at any moment."""
         if process.alive:
             process.die()
-            self.tell(f"{process.peer} is killed")  # type: ignore[attr-defined]
+            self.tell(f"{process.peer} is killed")
             self._bury(process)
 
     def _bury(self, process: Process) -> None:

@@ -16,7 +16,7 @@ from tidemill.core.bundle import encode_batch
 from tidemill.core.coordinator import Coordinator
 from tidemill.core.effects import Effect
 from tidemill.core.graph import Graph
-from tidemill.core.ids import END, Epoch, Incarnation, Micros, Peer, ShardId, WorkerId, coordinator_peer
+from tidemill.core.ids import Epoch, Incarnation, Micros, Peer, ShardId, WorkerId, coordinator_peer
 from tidemill.core.messages import Packet
 from tidemill.core.worker import Worker
 from tidemill.hosts.simulator.disk import Disk
@@ -108,8 +108,11 @@ class Process:
             self._handle(self.inbox.popleft()())
         elif self.core.busy:
             self._handle(events.Turn(self.clock()))
+        self._go_on(HANDLING * self._slowness)
+
+    def _go_on(self, delay: int) -> None:
         if self.alive and (self.inbox or self.core.busy):
-            self._run_later(HANDLING * self._slowness)
+            self._run_later(delay)
 
     def _handle(self, event: Any) -> None:
         self.events += 1
@@ -161,7 +164,7 @@ class WorkerProcess(Process):
         self._staged: dict[tuple[ShardId, Epoch], list[bytes]] = {}
         self._pieces = 0
         disk = around.disk
-        self._perform |= {
+        performs: dict[type, Callable[[Any], None]] = {
             effects.Read: self._read,
             effects.OpenLog: lambda e: disk.open_log(
                 e.log, e.epoch, last=e.last, done=lambda entries: self._loaded(e.ticket, entries)
@@ -172,6 +175,7 @@ class WorkerProcess(Process):
             effects.Stage: self._stage,
             effects.CloseStage: self._close_stage,
         }
+        self._perform |= performs
 
     @property
     def peer(self) -> Peer:  # type: ignore[override]
@@ -181,8 +185,7 @@ class WorkerProcess(Process):
         if self.alive:
             self.core.meet(coordinator)
             self.perform(self.core.greet(self.clock()))
-            if self.alive and self.core.busy:
-                self._run_later(0)
+            self._go_on(0)
 
     def _loaded(self, ticket: Any, entries: list[bytes] | None) -> None:
         if entries is None:
@@ -209,12 +212,10 @@ class WorkerProcess(Process):
         world.after(int(world.chance.expovariate(1 / 4_000)), done)
 
     def _read_event(self, effect: effects.Read, chunk: Any, source: Source) -> events.ReadDone:
-        now = self.clock()
-        times, mark = chunk.times, chunk.watermark
-        if source.timestamp == ARRIVAL:
-            times = times * 0 + now
-            mark = END if chunk.ended else now
-        return events.ReadDone(now, effect.shard, effect.epoch, chunk.batch, times, chunk.position, mark, chunk.idle)
+        times = None if source.timestamp == ARRIVAL else chunk.times
+        return events.ReadDone(
+            self.clock(), effect.shard, effect.epoch, chunk.batch, times, chunk.position, chunk.watermark, chunk.idle
+        )
 
     def _stage(self, effect: effects.Stage) -> None:
         bundle = effect.bundle
@@ -249,7 +250,7 @@ class CoordinatorProcess(Process):
     def __init__(self, around: Surroundings, core: Coordinator, clock_offset: int, slowness: int) -> None:
         super().__init__(around, core, clock_offset, slowness)
         disk = around.disk
-        self._perform |= {
+        performs: dict[type, Callable[[Any], None]] = {
             effects.Claim: lambda _: disk.claim(
                 lambda generation, entries: self.tell(lambda: events.Claimed(self.clock(), generation, entries))
             ),
@@ -258,6 +259,7 @@ class CoordinatorProcess(Process):
             ),
             effects.Fail: lambda e: around.failed(e.error, e.message),
         }
+        self._perform |= performs
 
     @property
     def peer(self) -> Peer:  # type: ignore[override]
