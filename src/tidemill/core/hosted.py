@@ -124,10 +124,20 @@ class Hosted:
 
     def next_arrival(self) -> Arrival | None:
         """The next to handle. While the shard is being yielded, only what it sent to itself."""
-        if self.loop_queue and (not self.yielding or self.loop_queue[0].channel.id.from_shard == self.id):
+        if self.yielding:
+            return self._own_arrival()
+        if self.loop_queue:
             return self.loop_queue.popleft()
-        if self.queue and not self.yielding and not self.congested():
+        if self.queue and not self.congested():
             return self.queue.popleft()
+        return None
+
+    def _own_arrival(self) -> Arrival | None:
+        """What others sent stays untaken and goes to the new owner; each channel keeps its order all the same."""
+        for arrival in self.loop_queue:
+            if arrival.channel.id.from_shard == self.id:
+                self.loop_queue.remove(arrival)
+                return arrival
         return None
 
     def block(self, sender: ShardId) -> None:
