@@ -66,7 +66,7 @@ class Budget:
 def swarm(seed: int, budget: Budget | None = None) -> Faults:
     """The faults of a seed."""
     limits = budget or Budget()
-    chance = random.Random(f"faults {seed}")  # noqa: S311 - a seed is what is wanted here
+    chance = random.Random(f"faults {seed}")
 
     def some(name: str, probability: float, value: object, otherwise: object) -> object:
         chosen = chance.random() < probability

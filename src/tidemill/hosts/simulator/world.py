@@ -17,7 +17,7 @@ Action = Callable[[], None]
 
 class World:
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)  # noqa: S311 - a seed is what is wanted here
+        self.chance = random.Random(seed)
         self.now = Micros(0)
         self._planned: list[tuple[Micros, int, Action]] = []
         self._count = 0

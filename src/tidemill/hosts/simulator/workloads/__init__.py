@@ -15,8 +15,7 @@ from tidemill.hosts.simulator.workloads.windows import windows
 from tidemill.hosts.simulator.workloads.workload import AT, Oracle, Row, Shown, Workload
 
 WORKLOADS: Final[dict[str, Workload]] = {
-    workload.name: workload
-    for workload in (counting, windows, joining, cyclic, fanout, vectorised, holding, arriving)
+    workload.name: workload for workload in (counting, windows, joining, cyclic, fanout, vectorised, holding, arriving)
 }
 
 __all__ = ["AT", "WORKLOADS", "Oracle", "Row", "Shown", "Workload"]

@@ -1,7 +1,7 @@
 """Arriving: event time is when each record is read, by the clock of whoever reads it, and late records are dropped.
 
-Clocks disagree, and a source that moves to another worker meets another clock. Whatever they say, a record that has just
-arrived is never late: all are counted, and each window of arrival adds up to the whole.
+Clocks disagree, and a source that moves to another worker meets another clock. Whatever they say, a record that has
+just arrived is never late: all are counted, and each window of arrival adds up to the whole.
 """
 
 from __future__ import annotations

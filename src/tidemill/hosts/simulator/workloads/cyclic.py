@@ -2,8 +2,8 @@
 
 `Hop` sends a job on from place to place until it has no hops left. `Odd` and `Even` then play Collatz with it: a number
 goes between the two of them, and from `Even` to itself, until it is one. Event timers count how many records passed in
-each window: a count is exact only if the mark never overtakes a record that is still going round. `Odd` also starts a new
-record from a timer, which goes round with the others. Nothing in the data says when it is over: the marks do.
+each window: a count is exact only if the mark never overtakes a record that is still going round. `Odd` also starts a
+new record from a timer, which goes round with the others. Nothing in the data says when it is over: the marks do.
 """
 
 from __future__ import annotations

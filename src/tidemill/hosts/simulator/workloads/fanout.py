@@ -1,7 +1,7 @@
 """Fan-out: one stream, read by four computations under four kinds of key, with records that come too late on purpose.
 
 Who is late depends on how far the marks have come, so the model cannot say it. It can say that each record went one way
-and only one, and that none was called late which is not older than all that came before it in its split: no mark can have
+and only one, and that none was called late which is as new as all that came before it in its split: no mark can have
 passed that one.
 """
 

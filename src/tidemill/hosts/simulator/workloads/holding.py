@@ -1,8 +1,8 @@
 """Holding: what a key can do to time, and what time and chance do to a key.
 
-Sessions hold the output mark while they are open, so that their sums may leave with the time of their first record. Wall
-timers wake keys when nothing else happens. A timeout is set by every record and cancelled by the last. Each record draws a
-number that leaves on two streams: a replay that drew another would be seen, for one of the two may be out already.
+Sessions hold the output mark while they are open, so that their sums may leave with the time of their first record.
+Wall timers wake keys when nothing else happens. A timeout is set by every record and cancelled by the last. Each record
+draws a number that leaves on two streams: a replay that drew another would be seen, for one of them may be out already.
 """
 
 from __future__ import annotations

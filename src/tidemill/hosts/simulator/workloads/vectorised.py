@@ -1,7 +1,7 @@
 """Vectorised: window sums over whole bundles, with state in columns and a mark held for the windows that are open.
 
-A window's sum leaves with the time at which the window began, which the input mark passed long ago: only the hold on the
-output mark keeps it from being late downstream. There a plain computation adds the sums up again and watches for it.
+A window's sum leaves with the time at which the window began, which the input mark passed long ago: only the hold on
+the output mark keeps it from being late downstream. There a plain computation adds the sums up and watches for it.
 """
 
 from __future__ import annotations

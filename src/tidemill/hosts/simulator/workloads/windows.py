@@ -1,8 +1,8 @@
 """Windows: sums over tumbling windows of event time, and totals of those sums, with nothing ever late.
 
 The sources are out of order by less than their `delay`, so every record is on time and each window is exact when its
-timer fires. Whoever sees a record behind its own watermark, or a timer early, out of order or twice, says so on a stream
-of its own. The totals downstream are exact only if the sums' marks wait for the timers that are still to fire.
+timer fires. Whoever sees a record behind its own watermark, or a timer early, out of order or twice, says so on a
+stream of its own. The totals downstream are exact only if the sums' marks wait for the timers that are still to fire.
 """
 
 from __future__ import annotations
