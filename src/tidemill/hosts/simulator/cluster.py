@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,11 +24,15 @@ from tidemill.hosts.simulator.disk import Disk
 from tidemill.hosts.simulator.faults import CrashPoint, Faults
 from tidemill.hosts.simulator.network import Network
 from tidemill.hosts.simulator.process import CoordinatorProcess, Process, WorkerProcess
+from tidemill.hosts.simulator.watching import Watch
 from tidemill.hosts.simulator.world import World
 from tidemill.recovery.contract import Mechanism
 
 TOO_LONG = 600_000_000
 """Virtual time after which a run counts as stuck."""
+
+SLOWEST_START = 4_000_000
+"""Virtual time in which a process that died is replaced."""
 
 
 class Crash(NamedTuple):
@@ -52,7 +55,14 @@ class Outcome:
     counts: Counter[str]  # what happened how often: losses, recoveries, reroutings ...
     story: list[str]
     trace: str  # the same for the same seed
-    committed: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)  # by sink, with event times
+    calm_after: float  # from this virtual second on nothing new went wrong, and what had was over
+    effects: Counter[tuple[str, str]]  # by role and kind: where a crash can be planned
+    pieces: dict[str, list[list[pa.RecordBatch]]] = field(default_factory=dict)  # by sink, with event times
+
+    @property
+    def committed(self) -> dict[str, list[pa.RecordBatch]]:
+        """By sink, with event times."""
+        return {sink: [batch for piece in pieces for batch in piece] for sink, pieces in self.pieces.items()}
 
 
 class Simulation:
@@ -68,7 +78,7 @@ class Simulation:
         faults: Faults | None = None,
         limits: Limits | None = None,
         shards: int | None = None,
-        watch: Callable[[Simulation, Process], None] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.graph = graph
         self.mechanism = mechanism
@@ -76,7 +86,8 @@ class Simulation:
         self.faults = faults or Faults()
         self.limits = limits or Limits(report_every=Micros(20_000))
         self.world = World(seed)
-        self.network = Network(self.world, self.faults, graph)
+        self.watch = watch or Watch()
+        self.network = Network(self.world, self.faults, graph, self.watch)
         self.disk = Disk(self.world, self.faults)
         splits = {node.name: len(node.handle.splits()) for node in graph.of_kind("source")}
         self.plan = Plan(workers, splits, shards or workers)
@@ -87,8 +98,8 @@ class Simulation:
         self.crashes: list[Crash] = []
         self.error: tuple[str, str] | None = None
         self.finished = False
-        self._watch = watch
-        self._seen: Counter[tuple[str, str]] = Counter()
+        self.calm_after = 0
+        self._effects: Counter[tuple[str, str]] = Counter()
         self._points: list[CrashPoint] = list(self.faults.crashes)
         self._ended_processes: list[Process] = []
         self._incarnations: Counter[WorkerId] = Counter()
@@ -124,24 +135,26 @@ class Simulation:
             self.counts,
             self.story,
             trace.hexdigest(),
+            self.calm_after / 1e6,
+            self._effects,
         )
         if self.finished:
-            outcome.committed = self.committed()
-            for sink in sorted(outcome.committed):
-                for batch in outcome.committed[sink]:
+            outcome.pieces = self.committed()
+            for _, batches in sorted(outcome.committed.items()):
+                for batch in batches:
                     trace.update(batch.serialize().to_pybytes())
             outcome.trace = trace.hexdigest()
         return outcome
 
-    def committed(self) -> dict[str, list[pa.RecordBatch]]:
+    def committed(self) -> dict[str, list[list[pa.RecordBatch]]]:
         """What the sinks show: the pieces that the final commit lists."""
-        shown: dict[str, list[pa.RecordBatch]] = {str(node.name): [] for node in self.graph.of_kind("sink")}
+        shown: dict[str, list[list[pa.RecordBatch]]] = {str(node.name): [] for node in self.graph.of_kind("sink")}
         for data in self.disk.journal():
             entry = decode_entry(data)
             if entry.kind == "commit":
                 for node, piece in decode_commit(entry.payload).pieces:
                     schema = self._sink_schema(node)
-                    shown[node] += [decode_batch(batch, schema) for batch in self.disk.piece(piece.decode())]
+                    shown[node].append([decode_batch(batch, schema) for batch in self.disk.piece(piece.decode())])
         return shown
 
     def _sink_schema(self, node: NodeName) -> pa.Schema:
@@ -191,8 +204,7 @@ class Simulation:
                 self.world.after(self.world.between(100, 5_000), partial(worker.meet, process.peer))
 
     def handled(self, process: Process) -> None:
-        if self._watch is not None:
-            self._watch(self, process)
+        self.watch.handled(process)
 
     def failed(self, error: str, message: str) -> None:
         self.error = (error, message)
@@ -214,9 +226,9 @@ class Simulation:
     # Faults
 
     def crash_due(self, role: str, effect: str) -> str | None:
-        self._seen[role, effect] += 1
+        self._effects[role, effect] += 1
         for point in self._points:
-            if point.role == role and point.effect == effect and point.nth == self._seen[role, effect]:
+            if point.role == role and point.effect == effect and point.nth == self._effects[role, effect]:
                 self._points.remove(point)
                 return point.moment
         return None
@@ -225,6 +237,10 @@ class Simulation:
         self.crashes.append(Crash(process.role, effect, moment))
         self.tell(f"{process.peer} crashes {moment} {effect}")
         self._bury(process)
+
+    def _trouble(self, length: int = 0) -> None:
+        """Something goes wrong now, for so long."""
+        self.calm_after = max(self.calm_after, self.world.now + length)
 
     def kill(self, process: Process) -> None:
         """`kill -9`, at any moment."""
@@ -235,6 +251,7 @@ class Simulation:
 
     def _bury(self, process: Process) -> None:
         world = self.world
+        self._trouble(SLOWEST_START)
         if isinstance(process, WorkerProcess):
             self.network.disconnect(process.peer)
             self._replace(process)
@@ -247,7 +264,7 @@ class Simulation:
 
     def _replace(self, process: WorkerProcess) -> None:
         place = process.peer.worker
-        self.world.after(self.world.between(10_000, 4_000_000), lambda: self._start_worker(place))
+        self.world.after(self.world.between(10_000, SLOWEST_START), lambda: self._start_worker(place))
 
     def _announce(self, peer: Peer) -> None:
         """The coordinator learns that a process has ended."""
@@ -272,17 +289,20 @@ class Simulation:
         if processes:
             process = self.world.chance.choice(processes)
             self.counts["paused"] += 1
+            self._trouble(self.faults.pause_length)
             self.tell(f"{process.peer} is paused for {self.faults.pause_length / 1e6} s")
             process.pause(self.faults.pause_length)
 
     def _cut_somewhere(self) -> None:
         one, other = self.world.chance.sample([-1, *self.workers], 2)
         self.counts["cut"] += 1
+        self._trouble(self.faults.cut_length)
         self.tell(f"the connection of {one} and {other} is lost for {self.faults.cut_length / 1e6} s")
         self.network.cut(one, other, self.world.now + self.faults.cut_length)
 
     def _fill_disk(self) -> None:
         self.counts["disk full"] += 1
+        self._trouble(self.faults.full_length)
         self.tell(f"the disk is full for {self.faults.full_length / 1e6} s")
         self.disk.fill(self.world.now + self.faults.full_length)
 
@@ -293,13 +313,16 @@ class Simulation:
             return
         self.counts["second coordinator"] += 1
         self.tell(f"{old.peer} is paused, and another takes its place")
-        old.pause(self.world.between(100_000, 5_000_000))
+        length = self.world.between(100_000, 5_000_000)
+        self._trouble(length)
+        old.pause(length)
         self._start_coordinator()
 
     def _reroute(self) -> None:
         process = self.coordinator
         if process is None or not process.alive or process.core.phase != "running":
             return
+        self._trouble()
         chance = self.world.chance
         routes = process.core.ownership.routing.all()
         kind = chance.choice(("move", "split", "merge"))

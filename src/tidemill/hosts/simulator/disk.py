@@ -34,6 +34,15 @@ class Write:
     entries: int
 
 
+@dataclass(frozen=True)
+class Journaled:
+    """For the checkers: an entry of the journal that was let in, and the newest claim by then."""
+
+    generation: Generation
+    claimed: Generation
+    entry: bytes
+
+
 class Disk:
     def __init__(self, world: World, faults: Faults) -> None:
         self._world = world
@@ -45,6 +54,7 @@ class Disk:
         self._full_until = 0
         self.writes: list[Write] = []
         self.claims: list[Generation] = []
+        self.journaled: list[Journaled] = []
 
     def fill(self, until: int) -> None:
         """No room for a while: whoever writes has to try again."""
@@ -140,6 +150,7 @@ class Disk:
                 done(False)  # noqa: FBT003 - the answer itself
                 return
             self._journal += frame(entry)
+            self.journaled.append(Journaled(generation, self.claims[-1], entry))
             done(True)  # noqa: FBT003 - the answer itself
 
         self._delayed(apply, writes=True)

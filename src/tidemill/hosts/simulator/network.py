@@ -8,14 +8,16 @@ from tidemill.core.graph import Graph
 from tidemill.core.ids import Peer
 from tidemill.core.messages import Packet, decode_packet, encode_packet
 from tidemill.hosts.simulator.faults import Faults
+from tidemill.hosts.simulator.watching import Watch
 from tidemill.hosts.simulator.world import World
 
 Deliver = Callable[[Packet], None]
 
 
 class Network:
-    def __init__(self, world: World, faults: Faults, graph: Graph) -> None:
+    def __init__(self, world: World, faults: Faults, graph: Graph, watch: Watch) -> None:
         self._world = world
+        self._watch = watch
         self._faults = faults
         self._graph = graph
         self._doors: dict[Peer, Deliver] = {}
@@ -33,6 +35,7 @@ class Network:
         self._cut[min(one, other), max(one, other)] = until
 
     def send(self, packet: Packet) -> None:
+        self._watch.sent(packet)
         world, faults = self._world, self._faults
         one, other = packet.sender.worker, packet.to.worker
         if one != other:
