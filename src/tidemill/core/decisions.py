@@ -11,7 +11,7 @@ import msgspec
 from tidemill.core.effects import Append, OpenLog
 from tidemill.core.ids import NodeName, Peer, ShardId, Ticket, WorkerId
 from tidemill.core.keys import KeyRange
-from tidemill.core.messages import Lineage
+from tidemill.core.messages import ChannelId, Lineage
 from tidemill.core.shard import Shard
 
 
@@ -29,10 +29,12 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Acknowledge(msgspec.Struct, frozen=True):
-    """Responsibility is taken for what a sender sent up to this number."""
+    """Responsibility is taken for what came on this very channel up to this number.
 
-    shard: ShardId
-    sender: ShardId
+    A sender that changed hands numbers anew on a new channel, so a number alone would say too much.
+    """
+
+    channel: ChannelId
     number: int
 
 

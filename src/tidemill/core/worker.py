@@ -423,9 +423,9 @@ class Worker:
                         self._send(channel.owner, messages.InBand(channel.id, number, item))
 
     def _acknowledge(self, decision: d.Acknowledge) -> None:
-        hosted = self.hosted.get(decision.shard)
-        channel = hosted.ins.get(decision.sender) if hosted is not None else None
-        if channel is not None:
+        hosted = self.hosted.get(decision.channel.to_shard)
+        channel = hosted.ins.get(decision.channel.from_shard) if hosted is not None else None
+        if channel is not None and channel.id == decision.channel:
             channel.taken = max(channel.taken, decision.number)
             self.reporter.owe(channel)
 

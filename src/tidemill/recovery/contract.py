@@ -68,7 +68,7 @@ class WorkerBase:
         raise AssertionError(f"nothing was asked for under {ticket}, {len(entries)} entries came")
 
     def arrived(self, shard: ShardId, arrival: Arrival) -> WorkerDecisions:
-        return (Acknowledge(shard, arrival.channel.id.from_shard, arrival.number),)
+        return (Acknowledge(arrival.channel.id, arrival.number),)
 
     def handled(self, shard: Shard, entry: Entry | None, arrival: Arrival | None) -> WorkerDecisions:
         return ()

@@ -15,7 +15,7 @@ from tidemill.core.flow import Arrival
 from tidemill.core.graph import Graph
 from tidemill.core.halves import WorkerDecisions
 from tidemill.core.ids import Epoch, ShardId, Ticket
-from tidemill.core.messages import Adoption, Lineage
+from tidemill.core.messages import Adoption, ChannelId, Lineage
 from tidemill.core.order import Entry, decode_entry, encode_entry
 from tidemill.core.shard import Place, Shard
 from tidemill.core.succession import new_shard, successor
@@ -39,7 +39,7 @@ class _Writing:
 
     epoch: Epoch
     entries: list[bytes] = field(default_factory=list)
-    taken: dict[ShardId, int] = field(default_factory=dict)
+    taken: dict[ChannelId, int] = field(default_factory=dict)
     appending: int = 0  # appends under way
 
 
@@ -50,7 +50,7 @@ class _Appended:
     shard: ShardId
     epoch: Epoch
     flush: int
-    taken: dict[ShardId, int]
+    taken: dict[ChannelId, int]
 
 
 class RetraceWorker(WorkerBase):
@@ -100,17 +100,18 @@ class RetraceWorker(WorkerBase):
         if entry is not None:
             writing.entries.append(encode_entry(entry))
         if arrival is not None:
-            writing.taken[arrival.channel.id.from_shard] = arrival.number
+            writing.taken[arrival.channel.id] = arrival.number
         return ()
 
     def flushed(self, shard: ShardId, flush: int) -> WorkerDecisions:
         writing = self._writing[shard]
-        if not writing.entries and not writing.appending:
-            return (*_acknowledgements(shard, writing.taken), Release(shard, flush))
+        entries, writing.entries = writing.entries, []
+        taken, writing.taken = writing.taken, {}
+        if not entries and not writing.appending:
+            return (*_acknowledgements(taken), Release(shard, flush))
         # A bundle that was known already waits here too: what made it known may not be durable yet.
         ticket = self._ticket()
-        self._appended[ticket] = _Appended(shard, writing.epoch, flush, writing.taken)
-        entries, writing.entries, writing.taken = writing.entries, [], {}
+        self._appended[ticket] = _Appended(shard, writing.epoch, flush, taken)
         writing.appending += 1
         return (Append(ticket, log_of(shard), writing.epoch, entries),)
 
@@ -120,7 +121,7 @@ class RetraceWorker(WorkerBase):
         if writing is None or writing.epoch != appended.epoch:
             return ()
         writing.appending -= 1
-        return (*_acknowledgements(appended.shard, appended.taken), Release(appended.shard, appended.flush))
+        return (*_acknowledgements(appended.taken), Release(appended.shard, appended.flush))
 
     def refused(self, ticket: Ticket) -> WorkerDecisions:
         appended = self._appended.pop(ticket, None)
@@ -150,8 +151,8 @@ def _all_of(lineage: Lineage) -> list[ShardId]:
     return list(found)
 
 
-def _acknowledgements(shard: ShardId, taken: dict[ShardId, int]) -> list[Acknowledge]:
-    return [Acknowledge(shard, sender, number) for sender, number in taken.items()]
+def _acknowledgements(taken: dict[ChannelId, int]) -> list[Acknowledge]:
+    return [Acknowledge(channel, number) for channel, number in taken.items()]
 
 
 def _retraced(restoring: _Restoring, lineage: Lineage) -> Shard:
