@@ -57,6 +57,7 @@ class Outcome:
     trace: str  # the same for the same seed
     calm_after: float  # from this virtual second on nothing new went wrong, and what had was over
     effects: Counter[tuple[str, str]]  # by role and kind: where a crash can be planned
+    disk: Disk  # as it was left
     pieces: dict[str, list[list[pa.RecordBatch]]] = field(default_factory=dict)  # by sink, with event times
 
     @property
@@ -137,6 +138,7 @@ class Simulation:
             trace.hexdigest(),
             self.calm_after / 1e6,
             self._effects,
+            self.disk,
         )
         if self.finished:
             outcome.pieces = self.committed()
