@@ -2,10 +2,14 @@
 
 BIN := .venv/bin
 
-.PHONY: test lint format guards lock setup clean
+.PHONY: test demo lint format guards lock setup clean
 
 test: lint
 	$(BIN)/pytest
+
+# Counts words in one process, then on a simulated cluster that fails. SEED=3 takes another run.
+demo: setup
+	@$(BIN)/python examples/word_count.py $(SEED)
 
 lint: setup
 	$(BIN)/ruff check

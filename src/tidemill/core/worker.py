@@ -386,6 +386,7 @@ class Worker:
         stream = self.graph.streams[shard.node.outputs[0]]
         times = event.times
         if times is None:
+            assert event.batch is not None
             times = np.full(event.batch.num_rows, _arrival(shard, self.now), np.int64)
         batch = with_times(event.batch, times, stream.wire_schema)
         return new_bundle(stream.name, shard.place.shard, shard.next_sequence, batch)
