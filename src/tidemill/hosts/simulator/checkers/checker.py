@@ -12,7 +12,6 @@ from typing import Any, Final
 from tidemill.hosts.simulator.watching import Watch
 
 BEGINNING: Final = -(2**63)
-END: Final = 2**63 - 1
 COORDINATOR: Final = -1
 
 MOST: Final = 5
