@@ -299,7 +299,8 @@ class Simulation:
         one, other = self.world.chance.sample([-1, *self.workers], 2)
         self.counts["cut"] += 1
         self._trouble(self.faults.cut_length)
-        self.tell(f"the connection of {one} and {other} is lost for {self.faults.cut_length / 1e6} s")
+        ends = " and ".join("the coordinator" if end < 0 else f"worker{end}" for end in (one, other))
+        self.tell(f"the connection of {ends} is lost for {self.faults.cut_length / 1e6} s")
         self.network.cut(one, other, self.world.now + self.faults.cut_length)
 
     def _fill_disk(self) -> None:

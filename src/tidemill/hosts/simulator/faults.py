@@ -7,21 +7,28 @@ faults of its own, reach the rare combinations.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+Role = Literal["worker", "coordinator"]
 Moment = Literal["before", "after", "torn"]
 
-WORKER_EFFECTS: Final = ("Send", "Read", "Append", "OpenLog", "Stage", "CloseStage")
-COORDINATOR_EFFECTS: Final = ("Send", "Claim", "Journal", "Note", "Forget")
+REACH: Final[dict[Role, dict[str, int]]] = {
+    "worker": {"Send": 1_500, "Read": 60, "Append": 400, "OpenLog": 40, "Stage": 80, "CloseStage": 12, "Exit": 4},
+    "coordinator": {"Send": 300, "Claim": 2, "Journal": 2, "Note": 14, "Forget": 2, "Exit": 1},
+}
+"""The effects that a process may die of, and up to the how-manieth of all of its role's: most runs have so many."""
+
 TEARABLE: Final = ("Append", "Journal", "CloseStage")
+"""Writes, of which a part may arrive."""
 
 
 @dataclass(frozen=True)
 class CrashPoint:
     """A process of a role dies at its role's n-th effect of a kind."""
 
-    role: Literal["worker", "coordinator"]
+    role: Role
     effect: str
     nth: int
     moment: Moment
@@ -61,6 +68,7 @@ class Budget:
 
     crashes: int = 3
     allowed: frozenset[str] = field(default_factory=lambda: frozenset(Faults.__dataclass_fields__))
+    certain: bool = False  # whatever is allowed happens
 
 
 def swarm(seed: int, budget: Budget | None = None) -> Faults:
@@ -69,7 +77,7 @@ def swarm(seed: int, budget: Budget | None = None) -> Faults:
     chance = random.Random(f"faults {seed}")
 
     def some(name: str, probability: float, value: object, otherwise: object) -> object:
-        chosen = chance.random() < probability
+        chosen = chance.random() < probability or limits.certain
         return value if chosen and name in limits.allowed else otherwise
 
     quiet = Faults()
@@ -96,11 +104,26 @@ def swarm(seed: int, budget: Budget | None = None) -> Faults:
 
 def _crashes(chance: random.Random, most: int) -> tuple[CrashPoint, ...]:
     """The first lands early in almost any run; the others are aimed at one kind of effect each."""
-    points = [CrashPoint("worker", "Send", chance.randint(1, 400), chance.choice(("before", "after")))]
+    points = [CrashPoint("worker", "Send", chance.randint(1, chance.choice((50, 500))), _moment(chance, "Send"))]
     for _ in range(chance.randint(0, most - 1)):
-        role: Literal["worker", "coordinator"] = chance.choice(("worker", "worker", "coordinator"))
-        effect = chance.choice(WORKER_EFFECTS if role == "worker" else COORDINATOR_EFFECTS)
-        moments: tuple[Moment, ...] = ("before", "after", "torn") if effect in TEARABLE else ("before", "after")
-        reach = 300 if effect in ("Send", "Append") else 12
-        points.append(CrashPoint(role, effect, chance.randint(1, reach), chance.choice(moments)))
+        role: Role = chance.choice(("worker", "worker", "coordinator"))
+        effect = chance.choice(list(REACH[role]))
+        points.append(CrashPoint(role, effect, chance.randint(1, REACH[role][effect]), _moment(chance, effect)))
     return tuple(points)
+
+
+def _moment(chance: random.Random, effect: str) -> Moment:
+    return chance.choice(moments(effect))
+
+
+def moments(effect: str) -> tuple[Moment, ...]:
+    """The moments at which a process may die of it."""
+    return ("before", "after", "torn") if effect in TEARABLE else ("before", "after")
+
+
+def only(names: Iterable[str], seed: int) -> Faults:
+    """These faults and no others, as strong as the seed says."""
+    wanted = list(names)
+    lengths = [f"{name.removesuffix('s').removesuffix('_disk')}_length" for name in wanted]
+    allowed = frozenset(name for name in [*wanted, *lengths] if name in Faults.__dataclass_fields__)
+    return swarm(seed, Budget(allowed=allowed, certain=True))
