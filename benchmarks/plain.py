@@ -110,8 +110,11 @@ def sum_windows(batches: Sequence[pa.RecordBatch], ends: Sequence[bool]) -> Iter
     for batch, over in zip(batches, ends, strict=True):
         encoded = batch.column(0).dictionary_encode()
         distinct = encoded.dictionary.to_pylist()
-        of_distinct = np.fromiter((row_of.setdefault(item, len(row_of)) for item in distinct), np.intp, len(distinct))
-        add(totals[: len(row_of)], of_distinct[encoded.indices.to_numpy()], batch.column(1).to_numpy())
+        known = list(map(row_of.get, distinct))
+        if None in known:
+            known = [row_of.setdefault(item, len(row_of)) for item in distinct]
+        rows = np.array(known, np.intp)[encoded.indices.to_numpy()]
+        add(totals[: len(row_of)], rows, batch.column(1).to_numpy())
         if over:
             items = pa.array(np.array(list(row_of), np.int64))
             yield pa.RecordBatch.from_arrays([items, pa.array(totals[: len(row_of)])], ["item", "total"])

@@ -58,8 +58,9 @@ def new_bundle(stream: StreamName, origin: ShardId, first: Sequence, batch: pa.R
 
 def _measured(stream: StreamName, origin: ShardId, sequences: Int64s, batch: pa.RecordBatch) -> Bundle:
     assert len(sequences) == batch.num_rows > 0
-    oldest = times_of(batch).min()
-    return Bundle(stream, origin, sequences, batch, Micros(int(oldest)))
+    times = times_of(batch)
+    oldest = times.item(0) if len(times) == 1 else int(times.min())
+    return Bundle(stream, origin, sequences, batch, Micros(oldest))
 
 
 def times_of(batch: pa.RecordBatch) -> Int64s:

@@ -67,7 +67,10 @@ class ColumnarState:
         distinct = encoded.dictionary.to_pylist()
         if pa.types.is_floating(keys.type):
             distinct = [normal_key(key) for key in distinct]
-        of_distinct = np.fromiter(map(self._row, distinct), np.intp, len(distinct))
+        known = list(map(self._row_of.get, distinct))  # nearly all are, and `get` costs less than a call of ours
+        if None in known:
+            known = [self._row(key) if row is None else row for key, row in zip(distinct, known, strict=True)]
+        of_distinct = np.array(known, np.intp)
         self.touch(of_distinct)
         found: Rows = of_distinct[encoded.indices.to_numpy()]
         return found
@@ -93,6 +96,12 @@ class ColumnarState:
 
         self._columns = {name: doubled(column) for name, column in self._columns.items()}
         self._active, self._inactive = doubled(self._active), doubled(self._inactive)
+
+    def shares_memory(self, batch: pa.RecordBatch) -> bool:
+        """Whether a batch was made of this state's own arrays without a copy."""
+        own = [(column.ctypes.data, column.ctypes.data + column.nbytes) for column in self._columns.values()]
+        buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None]
+        return any(low <= buffer.address < high for buffer in buffers for low, high in own)
 
     def touch(self, rows: Rows) -> None:
         if self._frozen:

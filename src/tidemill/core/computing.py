@@ -123,8 +123,6 @@ class ComputationShard(Shard):
 
     def _failed(self, error: Exception, hook: str, key: Any, bundle: Bundle | None, place: int) -> Exception:
         """The user's exception, with where it happened; the original stays chained to it."""
-        if isinstance(error, TidemillError):
-            return error
         where = f"{self.node.name}.{hook} (declared at {self.node.declared_at})"
         about = "" if bundle is None else f", stream {bundle.stream!r}"
         if bundle is not None and place >= 0:
@@ -132,6 +130,8 @@ class ComputationShard(Shard):
         if isinstance(error, AttributeError) and error.name == "state" and isinstance(error.obj, Context):
             about += "; the computation declares no state, or this key's was deleted before"
         of_key = "" if key is None else f" for key {key!r}"
+        if isinstance(error, TidemillError):  # our own word to the user: it stays what it is, and learns where
+            return type(error)(f"{error} [in {where}{of_key}{about}]")
         return UserCodeError(f"{where} raised {type(error).__name__}: {error}{of_key}{about}")
 
 
@@ -289,8 +289,16 @@ class BundleShard(ComputationShard):
         super().restore_head(head)
         self.ctx.hold_watermark(head.hold)
 
+    def freeze(self) -> None:
+        if self.state is not None:
+            self.state.freeze()
+
     def encode_slice(self, limit: int) -> list[SavedColumns]:
         return self.state.encode_slice(limit) if self.state is not None else []
+
+    def restore(self, pieces: Iterable[SavedColumns]) -> None:
+        if self.state is not None:
+            self.state.restore(pieces)
 
     def absorb(self, other: Shard) -> None:
         assert isinstance(other, BundleShard)

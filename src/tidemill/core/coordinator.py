@@ -32,7 +32,7 @@ from tidemill.core.rerouting import changed
 from tidemill.core.routing import Route
 from tidemill.core.watermarks import Authority
 
-Phase = Literal["claiming", "gathering", "running", "sealing", "committing", "over"]
+Phase = Literal["claiming", "gathering", "running", "sealing", "committing", "over", "deposed"]
 
 
 class Plan(NamedTuple):
@@ -107,7 +107,7 @@ class Coordinator:
             messages.Failed: self._failed,
         }
         self._on_decision: dict[type, Callable[[Any], None]] = {
-            d.AssignAll: lambda _: self._assign_all(),
+            d.AssignAll: self._assign_all,
             d.Assign: lambda decision: self._assign(decision.shards, decision.to),
             d.Supersede: self._supersede,
             d.TakeBack: self._take_back,
@@ -126,10 +126,11 @@ class Coordinator:
         self.now = event.now
         out: list[Effect] = []
         self._out = out
-        if self.phase != "over":
+        if self.phase == "over":
+            if isinstance(event, events.Received):
+                self._tell_of_the_end(event.packet.sender)
+        elif self.phase != "deposed":  # then the end is another's to tell
             self._on_event[type(event)](event)
-        elif isinstance(event, events.Received):
-            self._tell_of_the_end(event.packet.sender)
         return out
 
     def _decide(self, decisions: CoordinatorDecisions) -> None:
@@ -196,16 +197,16 @@ class Coordinator:
 
     # Ownership
 
-    def _assign_all(self) -> None:
+    def _assign_all(self, decision: d.AssignAll) -> None:
         self._attempt += 1
         self._note("rewound", f"attempt {self._attempt}")
         self.authority.reset()
         self._pieces = {}
         for peer in self.members.alive():
             self._send(peer, messages.Reset(self._attempt))
-        self._assign([route.shard for route in self.ownership.routing.all()], None)
+        self._assign([route.shard for route in self.ownership.routing.all()], decision.to)
 
-    def _assign(self, shards: list[ShardId], to: WorkerId | None) -> None:
+    def _assign(self, shards: list[ShardId], to: dict[ShardId, WorkerId]) -> None:
         adoptions: dict[Peer, list[messages.Adoption]] = {}
         alive = self.members.alive()
         for shard, owner in self.ownership.place(shards, alive, to):
@@ -243,7 +244,8 @@ class Coordinator:
 
     def _yielded(self, sender: Peer, message: messages.Yielded) -> None:
         if self.ownership.owned_by(message.shard, message.epoch, sender):
-            self.ownership.disown([message.shard])
+            self.ownership.disown([message.shard], yielded=True)
+            self._seal_again()
             self._decide(self.half.yielded(message.shard))
 
     # Loss
@@ -264,8 +266,12 @@ class Coordinator:
             self.links.give_up(peer)
             self._out.append(effects.Forget(peer))
             self.ownership.disown(self.ownership.of(peer))
+        self._seal_again()
+
+    def _seal_again(self) -> None:
+        """A shard lost its owner: what that one had sealed is gone, or goes to another. The end is found anew."""
         if self.phase == "sealing":
-            self.phase = "running"  # what it had sealed is gone with it; the end is found anew
+            self.phase = "running"
 
     def _recover_if_possible(self) -> None:
         if self.phase not in ("running", "sealing") or not self.members.worth_recovering(self.now):
@@ -355,7 +361,7 @@ class Coordinator:
         self._out.append(effects.Send(messages.Packet(self.links.me, peer, OUTSIDE, 0, messages.Finished())))
 
     def _deposed(self) -> None:
-        self.phase = "over"
+        self.phase = "deposed"
         self._out.append(effects.Exit("deposed"))
 
     def _failed(self, sender: Peer, message: messages.Failed) -> None:

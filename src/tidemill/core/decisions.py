@@ -76,12 +76,14 @@ WorkerDecision = Install | Release | Acknowledge | Block | Unblock | SendMarker 
 class AssignAll(msgspec.Struct, frozen=True):
     """Everything goes back: new epochs for all shards, and the marks with them."""
 
+    to: dict[ShardId, WorkerId] = {}
+
 
 class Assign(msgspec.Struct, frozen=True):
-    """Each shard gets a new epoch and an owner: the worker named, or the one with the least to do."""
+    """Each shard gets a new epoch and an owner: the worker named for it, or the one with the least to do."""
 
     shards: list[ShardId]
-    to: WorkerId | None = None
+    to: dict[ShardId, WorkerId] = {}
 
 
 class NewShard(msgspec.Struct, frozen=True):

@@ -105,9 +105,9 @@ class OutChannel:
         return [*(item for _, item in self._untaken), *self._backlog]
 
     @property
-    def congested(self) -> bool:
-        """The sender has to wait: more is there than may leave."""
-        return bool(self._backlog) and not self.back_edge
+    def backlogged(self) -> bool:
+        """Something waits to leave. Unless this closes a cycle, the sender has to wait too."""
+        return bool(self._backlog)
 
     @property
     def drained(self) -> bool:

@@ -141,12 +141,15 @@ class Hosted:
         return None
 
     def block(self, sender: ShardId) -> None:
-        held = self.blocked[sender] = deque(a for a in self.queue if a.channel.id.from_shard == sender)
-        if held:
-            self.queue = deque(a for a in self.queue if a.channel.id.from_shard != sender)
+        assert sender not in self.blocked, "a sender is blocked once"
+        waiting = (*self.queue, *self.loop_queue)
+        self.blocked[sender] = deque(a for a in waiting if a.channel.id.from_shard == sender)
+        self.queue = deque(a for a in self.queue if a.channel.id.from_shard != sender)
+        self.loop_queue = deque(a for a in self.loop_queue if a.channel.id.from_shard != sender)
 
     def unblock(self, sender: ShardId) -> None:
-        self.queue.extend(self.blocked.pop(sender))
+        for arrival in self.blocked.pop(sender):
+            self.arrive(arrival)
 
     def worked_off(self, arrival: Arrival) -> None:
         arrival.channel.worked += weight_of(arrival.item)
@@ -156,7 +159,11 @@ class Hosted:
 
     def congested(self) -> bool:
         """Some receiver is behind: nothing more is handled that could add to it."""
-        return any(channel.congested for lane in self.lanes.values() for channel in lane.channels.values())
+        for lane in self.lanes.values():
+            for channel in lane.channels.values():
+                if channel.backlogged and not channel.back_edge:
+                    return True
+        return False
 
     def new_flush(self) -> Flush:
         assert self.shard is not None
@@ -180,18 +187,11 @@ class Hosted:
                     channel.push(item)
 
     def drained(self) -> bool:
-        """Everything that it will produce as it is has been taken by others."""
-        own = self.id
+        """Everything that it will produce as it is has been taken, by others or by itself."""
         return (
             not self.dirty
             and not self.flushes
-            and not any(arrival.channel.id.from_shard == own for arrival in self.loop_queue)
-            and all(
-                channel.drained
-                for lane in self.lanes.values()
-                for shard, channel in lane.channels.items()
-                if shard != own
-            )
+            and all(channel.drained for lane in self.lanes.values() for channel in lane.channels.values())
         )
 
     # What it answers for in time

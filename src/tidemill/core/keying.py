@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,12 +17,14 @@ from tidemill.core.graph import Key, Stream
 from tidemill.core.ids import Position, ShardId
 from tidemill.core.keys import function_key_position, needs_normalising, normal_key, ring_position, ring_positions
 from tidemill.core.records import record_maker
-from tidemill.errors import UserCodeError
+from tidemill.errors import KeyTypeError, UserCodeError
 
 Columns = list[list[Any]]
 
 
 FEW: Final = 16
+
+_PLAIN: Final[tuple[Any, ...]] = (int, float, str, bytes)
 
 
 @lru_cache(maxsize=4096)
@@ -36,6 +39,7 @@ class Keying:
     def __init__(self, key: Key, stream: Stream) -> None:
         self._key = key
         self._stream = stream.name
+        self._returned: type | None = None  # what a key function has returned so far
         self._places = [stream.schema.get_field_index(name) for name in key.columns]
         self._normalise = bool(key.columns) and needs_normalising(key.types)
         self.make_record = record_maker(stream)
@@ -61,11 +65,25 @@ class Keying:
         function = self._key.function
         assert function is not None
         try:
-            return [normal_key(function(self.make_record(row))) for row in zip(*columns, strict=True)]
+            keys = [plain(function(self.make_record(row))) for row in zip(*columns, strict=True)]
         except Exception as error:
             raise UserCodeError(
                 f"the key function of an input on stream {self._stream!r} raised {type(error).__name__}: {error}"
             ) from error
+        for key in keys:
+            self._check_type(type(key))
+        return keys
+
+    def _check_type(self, returned: type) -> None:
+        """1, 1.0 and True are one key in a dictionary and three places on the ring: a function returns one type."""
+        if returned is type(None) or returned is self._returned:
+            return
+        if self._returned is not None:
+            raise KeyTypeError(
+                f"the key function of an input on stream {self._stream!r} returned a {self._returned.__name__} before "
+                f"and a {returned.__name__} now; let it return one type (and None where there is no key)"
+            )
+        self._returned = returned
 
     def positions(self, batch: pa.RecordBatch) -> npt.NDArray[np.uint64]:
         """Each record's place on the ring."""
@@ -79,6 +97,18 @@ class Keying:
         if self._key.function is not None:
             return function_key_position(key)
         return ring_position(key, self._key.types)
+
+
+def plain(key: Any) -> Any:
+    """A key as dictionaries and the codec want it: an enum or another subclass becomes the plain value it holds."""
+    if isinstance(key, tuple):
+        return tuple(map(plain, key))
+    if isinstance(key, Enum):
+        return plain(key.value)
+    for kind in _PLAIN:
+        if isinstance(key, kind) and type(key) not in (kind, bool):
+            return normal_key(kind(key))
+    return normal_key(key)
 
 
 def columns_of(batch: pa.RecordBatch) -> Columns:

@@ -81,8 +81,7 @@ class Links:
         return messages, self._acknowledgement(sender, link)
 
     def _listens_to(self, packet: Packet) -> bool:
-        worker, incarnation = packet.sender
-        if packet.to != self.me or incarnation < self._newest.get(worker, 0):
+        if packet.to != self.me or self.gave_up(packet.sender):
             return False
         self.heard_of(packet.sender)
         return True
@@ -93,6 +92,10 @@ class Links:
             self._newest[peer.worker] = peer.incarnation
             for old in [known for known in self._links if known.worker == peer.worker and known != peer]:
                 del self._links[old]
+
+    def gave_up(self, peer: Peer) -> bool:
+        """Whether this incarnation is over, or was replaced by a newer one."""
+        return peer.incarnation < self._newest.get(peer.worker, 0)
 
     def give_up(self, peer: Peer) -> None:
         """Never listens to this incarnation again."""

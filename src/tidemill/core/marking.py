@@ -25,6 +25,7 @@ class Reporter:
         self._every = every
         self._sign_of_life_every = sign_of_life_every
         self._published: dict[NodeName, Micros] = {}
+        self._idle: dict[NodeName, None] = {}
         self._reported: dict[ShardId, ShardReport] = {}
         self._owed: dict[int, InChannel] = {}
         self._number = 0
@@ -34,6 +35,7 @@ class Reporter:
     def reset(self) -> None:
         """Back to the beginning: marks fall, report numbers do not."""
         self._published = {}
+        self._idle = {}
         self._reported = {}
         self._owed = {}
 
@@ -43,8 +45,10 @@ class Reporter:
     # Seen
 
     def published(self, message: Marks) -> dict[NodeName, None]:
-        """Takes what the authority published; gives back the nodes whose marks rose."""
-        rose: dict[NodeName, None] = {}
+        """Takes what the authority published; gives back the nodes whose marks rose, or that hold others no more."""
+        idle = dict.fromkeys(message.idle)
+        rose: dict[NodeName, None] = {node: None for node in idle if node not in self._idle}
+        self._idle = idle
         for node, mark in message.marks:
             if mark > self._published.get(node, BEGINNING):
                 self._published[node] = mark
@@ -71,9 +75,12 @@ class Reporter:
         )
 
     def _least(self, nodes: tuple[NodeName, ...], mark: Micros) -> Micros:
+        """The least mark of these nodes, or the one given. Idle nodes do not count, unless all of them are idle."""
+        all_idle = bool(self._idle) and all(node in self._idle for node in nodes)
         for node in nodes:
             published = self._published.get(node, BEGINNING)
-            mark = min(mark, published)
+            if published < mark and (all_idle or node not in self._idle):
+                mark = published
         return mark
 
     def runs_ahead(self, mark: Micros, max_skew: Micros | None) -> bool:
@@ -117,8 +124,7 @@ class Reporter:
             if held.shard is None:
                 continue
             mark = held.answers_for()
-            idle = isinstance(held.shard, SourceShard) and held.shard.idle and mark == held.released_mark
-            report = ShardReport(shard, held.adoption.epoch, mark, idle)
+            report = ShardReport(shard, held.adoption.epoch, mark, self._is_idle(held, mark))
             if self._reported.get(shard) != report:
                 self._reported[shard] = report
                 changed.append(report)
@@ -128,6 +134,15 @@ class Reporter:
         self._number += 1
         self._last = now
         return Report(self._number, changed)
+
+    def _is_idle(self, held: Hosted, mark: Micros) -> bool:
+        """Nothing is here, and nothing is expected: no work, no timer, and nobody who sends to it is busy."""
+        shard = held.shard
+        assert shard is not None
+        if isinstance(shard, SourceShard):
+            return shard.idle and mark == held.released_mark
+        senders = self._graph.senders[held.node.name]
+        return bool(self._idle) and mark == shard.outside and all(sender in self._idle for sender in senders)
 
 
 def id_of(channel: InChannel) -> int:

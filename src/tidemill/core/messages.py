@@ -137,6 +137,7 @@ class Marks(msgspec.Struct, frozen=True, array_like=True, tag="marks"):
 
     marks: list[tuple[NodeName, Micros]]
     accepted: list[Accepted]
+    idle: list[NodeName]  # all that are: they hold nobody back
 
 
 class Seal(msgspec.Struct, frozen=True, array_like=True, tag="seal"):

@@ -58,7 +58,14 @@ class Outbox:
                 "give one timestamp for each record"
             )
         if batch.num_rows:
+            self._add_rows()  # sequences follow the order of production, rows and batches alike
             self._add(with_times(batch, times, self._wire))
+
+    def _add_rows(self) -> None:
+        if self.rows:
+            self._add(self._batch_of_rows())
+            self.rows.clear()
+            self.times.clear()
 
     def _add(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
@@ -68,6 +75,11 @@ class Outbox:
         schema = self._stream.schema
         try:
             if isinstance(columns, dict):
+                # Arrow would share a numpy array's memory, and the user may change it: it may be their state.
+                columns = {
+                    name: values.copy() if isinstance(values, np.ndarray) else values
+                    for name, values in columns.items()
+                }
                 return pa.RecordBatch.from_pydict(columns, schema=schema)
             return columns if columns.schema == schema else columns.select(schema.names).cast(schema)
         except (KeyError, pa.ArrowException, TypeError, ValueError) as error:
@@ -77,10 +89,7 @@ class Outbox:
 
     def flush(self) -> Bundle | None:
         """All that was produced since the last flush, as one bundle."""
-        if self.rows:
-            self._add(self._batch_of_rows())
-            self.rows.clear()
-            self.times.clear()
+        self._add_rows()
         if not self._batches:
             return None
         batch = self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
@@ -105,10 +114,11 @@ class Outbox:
         return [pa.array([row[name] for row in self.rows], type) for name, type in self._fields]
 
     def _few(self) -> list[pa.Array]:
-        """One conversion for all columns: half the cost for a row or two. It takes what is missing for null."""
+        """One conversion for all columns: half the cost for a row or two."""
+        for row in self.rows:
+            for name, _ in self._fields:
+                row[name]  # what is missing would be taken for null
         arrays: list[pa.Array] = pa.array(self.rows, self._row_type).flatten()
-        if any(array.null_count for array in arrays):
-            return self._many()
         return arrays
 
     def _misfit(self) -> DataError:

@@ -19,6 +19,7 @@ class Ownership:
         self._granted = first_epoch(generation)
         self._lineages = first_epoch(generation)
         self._adopting: dict[ShardId, Peer] = {}
+        self._yielded: dict[ShardId, None] = {}  # given back on demand, and not given to anybody yet
 
     def grant(self) -> Epoch:
         """An epoch that was never granted before and never will be again."""
@@ -29,11 +30,17 @@ class Ownership:
         self._lineages = Epoch(self._lineages + 1)
         return ShardId(self._lineages)
 
-    def place(self, shards: list[ShardId], alive: list[Peer], to: WorkerId | None) -> list[tuple[ShardId, Peer]]:
-        """Gives each shard a new epoch and the worker that has fewest shards of its node, then fewest in all."""
+    def place(
+        self, shards: list[ShardId], alive: list[Peer], to: dict[ShardId, WorkerId]
+    ) -> list[tuple[ShardId, Peer]]:
+        """Gives each shard a new epoch and the worker that has fewest shards of its node, then fewest in all.
+
+        With nobody alive they stay without an owner, to be found again when somebody is.
+        """
         for shard in shards:
             route = self.routing[shard]
             self._adopting.pop(shard, None)
+            self._yielded.pop(shard, None)
             self.routing.change([], [msgspec.structs.replace(route, epoch=self.grant(), owner=None)])
         placed = []
         load: dict[Peer, int] = {peer: len(self.of(peer)) for peer in alive}
@@ -42,9 +49,9 @@ class Ownership:
             for shard in self.of(peer):
                 key = (peer, self.routing[shard].node)
                 of_node[key] = of_node.get(key, 0) + 1
-        for shard in shards:
+        for shard in shards if alive else ():
             node = self.routing[shard].node
-            wanted = [peer for peer in alive if peer.worker == to] or alive
+            wanted = [peer for peer in alive if peer.worker == to.get(shard)] or alive
             owner = min(wanted, key=lambda peer: (of_node.get((peer, node), 0), load[peer], peer))
             load[owner] += 1
             of_node[(owner, node)] = of_node.get((owner, node), 0) + 1
@@ -69,6 +76,7 @@ class Ownership:
     def supersede(self, removed: list[ShardId], added: list[NewShard]) -> list[Route]:
         for shard in removed:
             self._adopting.pop(shard, None)
+            self._yielded.pop(shard, None)
         routes = [Route(new.shard, new.node, new.range, Epoch(0), None) for new in added]
         self.routing.change(removed, routes)
         return routes
@@ -82,15 +90,19 @@ class Ownership:
         route = self.routing.get(shard)
         return route is not None and route.epoch == epoch and route.owner == peer
 
-    def disown(self, shards: list[ShardId]) -> None:
+    def disown(self, shards: list[ShardId], *, yielded: bool = False) -> None:
         for shard in shards:
             self._adopting.pop(shard, None)
+            if yielded:
+                self._yielded[shard] = None
             self.routing.change([], [msgspec.structs.replace(self.routing[shard], owner=None)])
 
     def homeless(self) -> list[ShardId]:
-        """Shards that nobody owns or is about to own."""
+        """Shards that nobody owns, is about to own, or has given back for somebody else."""
         return [
-            route.shard for route in self.routing.all() if route.owner is None and route.shard not in self._adopting
+            route.shard
+            for route in self.routing.all()
+            if route.owner is None and route.shard not in self._adopting and route.shard not in self._yielded
         ]
 
     def complete(self) -> bool:

@@ -78,6 +78,7 @@ class Authority:
         self._published: dict[NodeName, Micros] = dict.fromkeys(self._graph.nodes, BEGINNING)
         self._changed: dict[NodeName, None] = {}
         self._accepted: list[Accepted] = []
+        self._idle: list[NodeName] = []
 
     def report(self, sender: Peer, report: Report, routing: Routing) -> int:
         """Takes a worker's report; gives back how many of its values were refused."""
@@ -109,13 +110,16 @@ class Authority:
         for name in self._changed:
             nodes.update(dict.fromkeys(self._graph.cycles.get(name, (name,))))
         rose = []
+        was_idle, self._idle = self._idle, [name for name in self._idle if name not in nodes]
         for name in nodes:
             mark = self._least(name)
-            if mark is not None and mark > self._published[name]:
+            if mark is None:
+                self._idle.append(name)
+            elif mark > self._published[name]:
                 self._published[name] = mark
                 rose.append((name, mark))
         accepted, self._accepted, self._changed = self._accepted, [], {}
-        return Marks(rose, accepted) if rose or accepted else None
+        return Marks(rose, accepted, self._idle) if rose or accepted or self._idle != was_idle else None
 
     def _least(self, name: NodeName) -> Micros | None:
         marks = [self._maps[member].least() for member in self._graph.cycles.get(name, (name,))]
@@ -123,7 +127,7 @@ class Authority:
 
     def everything(self) -> Marks:
         """For a worker that has just come."""
-        return Marks(list(self._published.items()), [])
+        return Marks(list(self._published.items()), [], self._idle)
 
     def mark(self, name: NodeName) -> Micros:
         return self._published[name]

@@ -58,6 +58,7 @@ class Worker:
         self.reporter = Reporter(graph, limits.report_every, limits.sign_of_life_every)
         self.refused = 0
         self.now = Micros(0)
+        self.halted: messages.Failed | None = None
         self._rotation: deque[Hosted] = deque()
         self._unflushed: dict[ShardId, Hosted] = {}
         self._out: list[Effect] = []
@@ -104,14 +105,35 @@ class Worker:
     @property
     def busy(self) -> bool:
         """Whether a turn would find something to do."""
-        return bool(self._rotation or self._unflushed or self.reporter.receipts_owed)
+        return self.halted is None and bool(self._rotation or self._unflushed or self.reporter.receipts_owed)
 
     def handle(self, event: events.WorkerEvent) -> list[Effect]:
         self.now = event.now
         out: list[Effect] = []
         self._out = out
-        self._on_event[type(event)](event)
+        if self.halted is None:
+            try:
+                self._on_event[type(event)](event)
+            except TidemillError as error:  # user code raised; anything else is a fault of ours and may not pass
+                self._halt(error)
+        else:
+            self._keep_saying(event)
         return out
+
+    def _halt(self, error: TidemillError) -> None:
+        """Nothing more is handled, released or acknowledged here: what failed was not done, and must not seem so."""
+        self.halted = messages.Failed(type(error).__name__, str(error))
+        self._to_coordinator(self.halted)
+
+    def _keep_saying(self, event: events.WorkerEvent) -> None:
+        if isinstance(event, events.Ticked):
+            self._out.extend(self.links.tick(self.now))
+        elif isinstance(event, events.Received):
+            arrived, sends = self.links.receive(event.packet, self.now)
+            self._out.extend(sends)
+            for message in arrived:
+                if isinstance(message, messages.Outdated | messages.Finished):
+                    self._on_message[type(message)](event.packet.sender, message)
 
     def meet(self, coordinator: Peer) -> None:
         """The host found the run's coordinator, perhaps a new one."""
@@ -124,6 +146,8 @@ class Worker:
         out: list[Effect] = []
         self._out = out
         self._to_coordinator(messages.Hello())
+        if self.halted is not None:
+            self._to_coordinator(self.halted)
         return out
 
     def _received(self, event: events.Received) -> None:
@@ -133,7 +157,8 @@ class Worker:
             self._on_message[type(message)](event.packet.sender, message)
 
     def _send(self, to: Peer, message: AnyMessage) -> None:
-        self._out.append(self.links.send(to, message, self.now))
+        if not self.links.gave_up(to):
+            self._out.append(self.links.send(to, message, self.now))
 
     def _to_coordinator(self, message: AnyMessage) -> None:
         if self.coordinator is not None:
@@ -264,12 +289,7 @@ class Worker:
         if self._rotation:
             hosted = self._rotation.popleft()
             hosted.listed = False
-            try:
-                again = self._work(hosted)
-            except TidemillError as error:  # user code raised; anything else is a fault of ours and may not pass
-                self._failed(error)
-                return
-            if again:
+            if self._work(hosted):
                 self._schedule(hosted)
             if hosted.shard is not None and hosted.shard.produced >= self.limits.full_bundle:
                 self._flush(hosted)
@@ -278,16 +298,10 @@ class Worker:
 
     def _settle(self) -> None:
         """Nothing else is to be done: everything may leave."""
-        try:
-            for hosted in list(self._unflushed.values()):
-                self._flush(hosted)
-        except TidemillError as error:  # what was produced does not fit its stream
-            self._failed(error)
+        for hosted in list(self._unflushed.values()):
+            self._flush(hosted)
         for peer, receipts in self.reporter.receipts(self.hosted):
             self._send(peer, receipts)
-
-    def _failed(self, error: Exception) -> None:
-        self._to_coordinator(messages.Failed(type(error).__name__, str(error)))
 
     def _work(self, hosted: Hosted) -> bool:
         """One piece of work for a shard; whether there may be more."""
@@ -416,7 +430,7 @@ class Worker:
     def _send_from(self, hosted: Hosted) -> None:
         for lane in hosted.lanes.values():
             for channel in lane.channels.values():
-                for number, item in channel.sendable():
+                for number, item in channel.sendable() if channel.backlogged else ():
                     assert channel.owner is not None
                     if isinstance(item, Bundle):
                         self._send(channel.owner, Delivery(channel.id, number, item))

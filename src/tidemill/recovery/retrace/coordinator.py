@@ -68,6 +68,7 @@ class RetraceCoordinator(CoordinatorBase):
                 shards = [shard for shard in shards if shard not in rerouting.change.shards]
             else:
                 self._rerouting = None  # an owner died before it had drained: the change is off
+                shards = [*shards, *(shard for shard in rerouting.change.shards if shard not in rerouting.awaited)]
         return (Assign(shards),) if shards else ()
 
     def reroute(self, change: Change, routing: Routing) -> CoordinatorDecisions:
@@ -85,7 +86,8 @@ class RetraceCoordinator(CoordinatorBase):
             return ()
         if rerouting.change.kind == "move":
             self._rerouting = None
-            return (Assign([shard], rerouting.change.to),)
+            to = rerouting.change.to
+            return (Assign([shard], {} if to is None else {shard: to}),)
         self._tickets += 1
         rerouting.ticket = Ticket(self._tickets)
         self._succession = self._succession_of(rerouting.change)

@@ -32,7 +32,8 @@ class RewindCoordinator(CoordinatorBase):
 
     def reroute(self, change: Change, routing: Routing) -> CoordinatorDecisions:
         if change.kind == "move":
-            return (AssignAll(),)
+            assert change.to is not None
+            return (AssignAll({change.shards[0]: change.to}),)
         node = routing[change.shards[0]].node
         whole = KeyRange(routing[change.shards[0]].range.low, routing[change.shards[-1]].range.high)
         ranges = whole.split((whole.low + whole.high) // 2) if change.kind == "split" else (whole,)
