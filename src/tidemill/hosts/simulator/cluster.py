@@ -18,7 +18,7 @@ from tidemill.core.bundle import decode_batch
 from tidemill.core.coordinator import Coordinator, Plan, decode_commit, decode_entry
 from tidemill.core.events import MergeAsked, MoveAsked, SplitAsked
 from tidemill.core.graph import Graph
-from tidemill.core.ids import Incarnation, Micros, NodeName, Peer, WorkerId
+from tidemill.core.ids import Incarnation, Micros, NodeName, Peer, ShardId, WorkerId
 from tidemill.core.worker import Limits, Worker
 from tidemill.hosts.simulator.disk import Disk
 from tidemill.hosts.simulator.faults import CrashPoint, Faults
@@ -133,7 +133,7 @@ class Simulation:
             self.world.now / 1e6,
             sum(process.events for process in processes),
             self.crashes,
-            self.counts,
+            self.counts + self.network.counts + self.disk.counts,
             self.story,
             trace.hexdigest(),
             self.calm_after / 1e6,
@@ -222,7 +222,7 @@ class Simulation:
         self.tell(f"{process.peer} exits: {reason}")
         self.counts[f"exit {reason}"] += 1
         self.network.disconnect(process.peer)
-        if reason == "outdated":
+        if reason == "outdated" and process is self.workers[process.peer.worker]:
             self._replace(process)
 
     # Faults
@@ -256,7 +256,8 @@ class Simulation:
         self._trouble(SLOWEST_START)
         if isinstance(process, WorkerProcess):
             self.network.disconnect(process.peer)
-            self._replace(process)
+            if process is self.workers[process.peer.worker]:
+                self._replace(process)
             peer = process.peer
             world.after(world.between(1_000, 300_000), lambda: self._announce(peer))
         elif process is self.coordinator:
@@ -274,42 +275,50 @@ class Simulation:
             self.coordinator.gone(peer)
 
     def _plan_faults(self) -> None:
-        world, faults = self.world, self.faults
-        for _ in range(faults.pauses):
-            world.after(world.between(20_000, 2_000_000), self._pause_somebody)
-        for _ in range(faults.cuts):
-            world.after(world.between(20_000, 2_000_000), self._cut_somewhere)
-        for _ in range(faults.full_disks):
-            world.after(world.between(20_000, 1_500_000), self._fill_disk)
-        for _ in range(faults.reroutings):
-            world.after(world.between(50_000, 1_500_000), self._reroute)
-        for _ in range(faults.second_coordinators):
-            world.after(world.between(50_000, 1_500_000), self._doubt_coordinator)
+        faults = self.faults
+        for times, happen in (
+            (faults.pauses, self._pause_somebody),
+            (faults.cuts, self._cut_somewhere),
+            (faults.full_disks, self.fill_disk),
+            (faults.reroutings, self._reroute),
+            (faults.second_coordinators, self.doubt_coordinator),
+        ):
+            for _ in range(times):
+                # Most of the work is done at once, or after the first recovery; little happens between the two.
+                latest = self.world.chance.choice((200_000, 2_000_000, 5_000_000))
+                self.world.after(self.world.between(10_000, latest), happen)
 
     def _pause_somebody(self) -> None:
         processes: list[Any] = [p for p in (*self.workers.values(), self.coordinator) if p is not None and p.alive]
         if processes:
-            process = self.world.chance.choice(processes)
-            self.counts["paused"] += 1
-            self._trouble(self.faults.pause_length)
-            self.tell(f"{process.peer} is paused for {self.faults.pause_length / 1e6} s")
-            process.pause(self.faults.pause_length)
+            self.pause(self.world.chance.choice(processes), self.faults.pause_length)
+
+    def pause(self, process: Process, length: int) -> None:
+        """It stands still, as under SIGSTOP, and does not know of it when it goes on."""
+        self.counts["paused"] += 1
+        self._trouble(length)
+        self.tell(f"{process.peer} is paused for {length / 1e6} s")
+        process.pause(length)
 
     def _cut_somewhere(self) -> None:
         one, other = self.world.chance.sample([-1, *self.workers], 2)
-        self.counts["cut"] += 1
-        self._trouble(self.faults.cut_length)
-        ends = " and ".join("the coordinator" if end < 0 else f"worker{end}" for end in (one, other))
-        self.tell(f"the connection of {ends} is lost for {self.faults.cut_length / 1e6} s")
-        self.network.cut(one, other, self.world.now + self.faults.cut_length)
+        self.cut(one, other, self.faults.cut_length)
 
-    def _fill_disk(self) -> None:
+    def cut(self, one: int, other: int, length: int) -> None:
+        """Nothing passes between two workers for a while; -1 is the coordinator."""
+        self.counts["cut"] += 1
+        self._trouble(length)
+        ends = " and ".join("the coordinator" if end < 0 else f"worker{end}" for end in (one, other))
+        self.tell(f"the connection of {ends} is lost for {length / 1e6} s")
+        self.network.cut(one, other, self.world.now + length)
+
+    def fill_disk(self) -> None:
         self.counts["disk full"] += 1
         self._trouble(self.faults.full_length)
         self.tell(f"the disk is full for {self.faults.full_length / 1e6} s")
         self.disk.fill(self.world.now + self.faults.full_length)
 
-    def _doubt_coordinator(self) -> None:
+    def doubt_coordinator(self) -> None:
         """The coordinator is stopped and thought dead; a second one starts, and the first one wakes up later."""
         old = self.coordinator
         if old is None or not old.alive or old.core.phase in ("claiming", "over"):
@@ -325,16 +334,32 @@ class Simulation:
         process = self.coordinator
         if process is None or not process.alive or process.core.phase != "running":
             return
-        self._trouble()
         chance = self.world.chance
         routes = process.core.ownership.routing.all()
         kind = chance.choice(("move", "split", "merge"))
         if kind == "move":
-            shard, to = chance.choice(routes).shard, WorkerId(chance.randrange(self.plan.workers))
-            process.tell(lambda: MoveAsked(process.clock(), shard, to))
+            self.reroute(kind, chance.choice(routes).shard, WorkerId(chance.randrange(self.plan.workers)))
             return
         computations = [route for route in routes if self.graph.nodes[route.node].kind == "computation"]
         if computations:
-            shard = chance.choice(computations).shard
-            ask = SplitAsked if kind == "split" else MergeAsked
-            process.tell(lambda: ask(process.clock(), shard))
+            self.reroute(kind, chance.choice(computations).shard)
+
+    def reroute(self, kind: str, shard: ShardId, to: WorkerId | None = None) -> None:
+        """Somebody asks for a range to be moved, split, or merged with the next."""
+        process = self.coordinator
+        assert process is not None
+        self._trouble()
+        self.counts[f"{kind} asked"] += 1
+        if kind == "move":
+            assert to is not None
+            process.tell(lambda: MoveAsked(process.clock(), shard, to))
+        elif kind == "split":
+            process.tell(lambda: SplitAsked(process.clock(), shard))
+        else:
+            process.tell(lambda: MergeAsked(process.clock(), shard))
+
+    def speculate(self, place: WorkerId) -> None:
+        """A second process is started for a worker, and the first one lives on."""
+        self.counts["second incarnation"] += 1
+        self._trouble()
+        self._start_worker(place)

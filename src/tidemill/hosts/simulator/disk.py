@@ -6,7 +6,7 @@ died, as a packet to a real store would be; then the fence is all that stands be
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -53,6 +53,7 @@ class Disk:
         self._pieces: dict[str, bytes] = {}
         self._full_until = 0
         self.writes: list[Write] = []
+        self.counts: Counter[str] = Counter()
         self.claims: list[Generation] = []
         self.journaled: list[Journaled] = []
 
@@ -63,6 +64,7 @@ class Disk:
     def _delayed(self, action: Callable[[], None], *, writes: bool) -> None:
         def apply() -> None:
             if writes and self._full_until > self._world.now:
+                self.counts["writes that found the disk full"] += 1
                 self._world.after(RETRY_WHEN_FULL, apply)
             else:
                 action()
@@ -97,10 +99,12 @@ class Disk:
 
         def apply() -> None:
             if epoch <= log.epoch and not last:
+                self.counts["writes refused"] += 1
                 done(None)
                 return
             log.epoch = max(log.epoch, epoch)
             whole = whole_frames(log.data)
+            self.counts["torn logs found"] += whole.torn
             del log.data[whole.end :]
             done(whole.entries)
 
@@ -111,6 +115,7 @@ class Disk:
 
         def apply() -> None:
             if epoch != log.epoch:
+                self.counts["writes refused"] += 1
                 done(False)  # noqa: FBT003 - the answer itself
                 return
             for entry in entries:
@@ -139,6 +144,7 @@ class Disk:
             self._generation = Generation(self._generation + 1)
             self.claims.append(self._generation)
             whole = whole_frames(self._journal)
+            self.counts["torn journals found"] += whole.torn
             del self._journal[whole.end :]
             done(self._generation, whole.entries)
 
@@ -147,6 +153,7 @@ class Disk:
     def write_journal(self, generation: Generation, entry: bytes, done: Callable[[bool], None]) -> None:
         def apply() -> None:
             if generation != self._generation:
+                self.counts["writes refused"] += 1
                 done(False)  # noqa: FBT003 - the answer itself
                 return
             self._journal += frame(entry)

@@ -47,6 +47,7 @@ class Faults:
     pauses: int = 0
     pause_length: int = 1_000_000
     slow_workers: int = 0  # ten times slower
+    reading: int = 4_000  # how long a source takes to find some records, on average
     disk_latency: int = 300
     full_disks: int = 0
     full_length: int = 1_000_000
@@ -91,6 +92,7 @@ def swarm(seed: int, budget: Budget | None = None) -> Faults:
         ("pauses", 0.35, chance.randint(1, 3)),
         ("pause_length", 0.6, chance.choice((100_000, 2_500_000, 12_000_000, 30_000_000))),
         ("slow_workers", 0.2, 1),
+        ("reading", 0.4, chance.choice((500, 40_000))),
         ("disk_latency", 0.5, chance.choice((20, 2_000, 20_000))),
         ("full_disks", 0.2, 1),
         ("clock_offset", 0.4, chance.choice((1_000, 60_000_000, 3_600_000_000))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from tidemill.core.graph import Graph
@@ -22,7 +23,8 @@ class Network:
         self._graph = graph
         self._doors: dict[Peer, Deliver] = {}
         self._cut: dict[tuple[int, int], int] = {}  # pair of workers -> until when
-        self.lost = 0
+        self._newest: dict[tuple[Peer, Peer], int] = {}
+        self.counts: Counter[str] = Counter()
 
     def connect(self, peer: Peer, deliver: Deliver) -> None:
         self._doors[peer] = deliver
@@ -40,9 +42,10 @@ class Network:
         one, other = packet.sender.worker, packet.to.worker
         if one != other:
             if self._cut.get((min(one, other), max(one, other)), 0) > world.now or world.happens(faults.loss):
-                self.lost += 1
+                self.counts["packets lost"] += 1
                 return
             if world.happens(faults.duplication):
+                self.counts["packets repeated"] += 1
                 self._carry(packet)
         self._carry(packet)
 
@@ -53,6 +56,11 @@ class Network:
         self._world.after(delay, lambda: self._arrive(packet))
 
     def _arrive(self, packet: Packet) -> None:
+        link = packet.sender, packet.to
+        if packet.number < self._newest.get(link, 0):
+            self.counts["packets overtaken"] += 1
+        else:
+            self._newest[link] = packet.number
         deliver = self._doors.get(packet.to)
         if deliver is not None:
             deliver(packet)

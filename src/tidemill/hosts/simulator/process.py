@@ -20,6 +20,7 @@ from tidemill.core.ids import Epoch, Incarnation, Micros, Peer, ShardId, WorkerI
 from tidemill.core.messages import Packet
 from tidemill.core.worker import Worker
 from tidemill.hosts.simulator.disk import Disk
+from tidemill.hosts.simulator.faults import Faults
 from tidemill.hosts.simulator.network import Network
 from tidemill.hosts.simulator.world import World
 from tidemill.ports import ARRIVAL, Source
@@ -35,6 +36,7 @@ class Surroundings(Protocol):
     network: Network
     disk: Disk
     graph: Graph
+    faults: Faults
 
     def crash_due(self, role: str, effect: str) -> str | None:
         """Whether the process is to die at this effect, and at which moment of it."""
@@ -209,7 +211,7 @@ class WorkerProcess(Process):
             self._readers[key] = (chunk.position, reader)
             self.tell(lambda: self._read_event(effect, chunk, source))
 
-        world.after(int(world.chance.expovariate(1 / 4_000)), done)
+        world.after(int(world.chance.expovariate(1 / self.around.faults.reading)), done)
 
     def _read_event(self, effect: effects.Read, chunk: Any, source: Source) -> events.ReadDone:
         times = None if source.timestamp == ARRIVAL else chunk.times

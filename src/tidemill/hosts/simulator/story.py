@@ -69,6 +69,7 @@ _SENTENCES = {
     "cuts": "{0} times two processes can't reach each other for {cut_length:g} s",
     "pauses": "{0} times a process stands still for {pause_length:g} s",
     "slow_workers": "{0} of the workers is ten times slower",
+    "reading": "a source takes {seconds:g} s to find some records",
     "disk_latency": "a write takes {seconds:g} s on average",
     "full_disks": "{0} times the disk is full for {full_length:g} s",
     "clock_offset": "wall clocks disagree by up to {seconds:g} s",

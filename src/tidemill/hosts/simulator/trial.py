@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,9 @@ from tidemill.recovery.rewind import Rewind
 
 MECHANISMS: Final[dict[str, Mechanism]] = {"rewind": Rewind(), "retrace": Retrace(), "none": Nothing()}
 """By the names that the command line knows them by."""
+
+
+Plan = Callable[[Simulation], None]
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,15 @@ class Verdict:
 
 
 def attempt(
-    workload: Workload, mechanism: Mechanism, seed: int, *, workers: int = 5, faults: Faults | None = None
+    workload: Workload,
+    mechanism: Mechanism,
+    seed: int,
+    *,
+    workers: int = 5,
+    faults: Faults | None = None,
+    plan: Plan | None = None,
 ) -> Verdict:
-    """Runs it. Without `faults`, the seed chooses them."""
+    """Runs it. Without `faults`, the seed chooses them; `plan` may plan more before the cluster starts."""
     pipeline, oracle = workload.build(seed)
     watch = judges(oracle, mechanism.promise, WINDOW, late=workload.late)
     simulation = Simulation(
@@ -57,6 +67,8 @@ def attempt(
         shards=workload.shards,
         watch=watch,
     )
+    if plan is not None:
+        plan(simulation)
     broken = ""
     try:
         outcome = simulation.run()
