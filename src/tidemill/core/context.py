@@ -183,7 +183,7 @@ class BundleContext(Common):
             timestamps = timestamps.cast(pa.int64()).to_numpy()
         if isinstance(columns, pa.RecordBatch) and self.state is not None and self.state.shares_memory(columns):
             columns = columns.take(pa.array(np.arange(columns.num_rows)))  # what it holds now, whatever comes
-        self._box(output).add_batch(columns, np.array(timestamps, np.int64))
+        self._box(output).add_batch(columns, np.asarray(timestamps, np.int64))
 
     def hold_watermark(self, at: Any) -> None:
         """Keeps the output mark at `at` on behalf of the whole shard, until moved or released with `None`."""

@@ -375,7 +375,7 @@ class Coordinator:
     # Changes of routing that somebody asked for
 
     def _change_asked(self, event: events.MoveAsked | events.SplitAsked | events.MergeAsked) -> None:
-        if self.phase != "running" or self.ownership.homeless():
+        if self.phase != "running" or not self.ownership.complete():
             self._note("refused", f"{type(event).__name__}: the run is not at rest")
             return
         change = changed(event, self.ownership, self.graph)

@@ -59,7 +59,7 @@ class Outbox:
             )
         if batch.num_rows:
             self._add_rows()  # sequences follow the order of production, rows and batches alike
-            self._add(with_times(batch, times, self._wire))
+            self._add(with_times(batch, times.copy(), self._wire))
 
     def _add_rows(self) -> None:
         if self.rows:

@@ -179,10 +179,10 @@ class DrivenWorker(Driven):
     def take_receipt(self, channel: ChannelId, taken: int, worked: int = 0, report: int = 0, by: Peer = OTHER) -> None:
         self.hear(by, messages.Receipts([messages.Receipt(channel, taken, worked, report)]))
 
-    def publish(self, *accepted: messages.Accepted, **marks: int) -> None:
+    def publish(self, *accepted: messages.Accepted, idle: tuple[str, ...] = (), **marks: int) -> None:
         """The authority's word; `_` stands for the hyphen in a node's name."""
         named = [(name.replace("_", "-"), mark) for name, mark in marks.items()]
-        self.hear(FIRST, messages.Marks(named, list(accepted)))
+        self.hear(FIRST, messages.Marks(named, list(accepted), list(idle)))
 
     def turn(self) -> None:
         self.happen(events.Turn(self.now))

@@ -332,7 +332,13 @@ class Simulation:
 
     def _reroute(self) -> None:
         process = self.coordinator
-        if process is None or not process.alive or process.core.phase != "running":
+        if process is None or not process.alive or process.core.phase in ("claiming", "gathering"):
+            self.world.after(50_000, self._reroute)  # not yet, or not now
+            return
+        if process.core.phase != "running":
+            return
+        if not process.core.ownership.complete():
+            self.world.after(50_000, self._reroute)
             return
         chance = self.world.chance
         routes = process.core.ownership.routing.all()
