@@ -240,7 +240,7 @@ class Coordinator:
     def _take_back(self, decision: d.TakeBack) -> None:
         route = self.ownership.routing[decision.shard]
         if route.owner is not None:
-            self._send(route.owner, messages.Yield(route.shard, route.epoch))
+            self._send(route.owner, messages.Yield(route.shard, route.epoch, decision.together))
 
     def _yielded(self, sender: Peer, message: messages.Yielded) -> None:
         if self.ownership.owned_by(message.shard, message.epoch, sender):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidemill.core.bundle import Bundle
 from tidemill.core.effects import Append, OpenLog
 from tidemill.core.ids import NodeName, Peer, ShardId, Ticket, WorkerId
 from tidemill.core.keys import KeyRange
@@ -16,9 +17,13 @@ from tidemill.core.shard import Shard
 
 
 class Install(msgspec.Struct, frozen=True):
-    """The shard is restored: it may run, and senders may be told where it is."""
+    """The shard is restored: it may run, and senders may be told where it is.
+
+    `unsent` is what its parents may not have sent; it leaves before anything of the shard's own, under their origins.
+    """
 
     shard: Shard
+    unsent: list[Bundle] = []
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -101,9 +106,10 @@ class Supersede(msgspec.Struct, frozen=True):
 
 
 class TakeBack(msgspec.Struct, frozen=True):
-    """The owner is to drain the shard and yield it."""
+    """The owner is to drain the shard and yield it, others perhaps together with it."""
 
     shard: ShardId
+    together: list[ShardId] = []
 
 
 class Write(msgspec.Struct, frozen=True):

@@ -95,6 +95,8 @@ class Hosted:
         self.reading = False  # a source's read is under way
         self.reread = False  # a source had nothing: try again at the next tick
         self.yielding = False
+        self.yielding_together: dict[ShardId, None] = {}
+        self.unsent: list[Bundle] = []  # a parent's
         self.sealing = False
 
     @property
@@ -169,7 +171,8 @@ class Hosted:
         assert self.shard is not None
         accepted = self.shard.take_accepted() if isinstance(self.shard, SinkShard) else []
         self.flush_number += 1
-        bundles = self.shard.flush()
+        bundles = [*self.unsent, *self.shard.flush()]
+        self.unsent = []
         flush = Flush(self.flush_number, bundles, accepted, self.shard.output_mark(), self.oldest_input)
         self.flushes.append(flush)
         self.oldest_input = END
@@ -191,7 +194,11 @@ class Hosted:
         return (
             not self.dirty
             and not self.flushes
-            and all(channel.drained for lane in self.lanes.values() for channel in lane.channels.values())
+            and all(
+                channel.drained or shard in self.yielding_together
+                for lane in self.lanes.values()
+                for shard, channel in lane.channels.items()
+            )
         )
 
     # What it answers for in time

@@ -87,10 +87,14 @@ class Reset(msgspec.Struct, frozen=True, array_like=True, tag="reset"):
 
 
 class Yield(msgspec.Struct, frozen=True, array_like=True, tag="yield"):
-    """The shard will be given to somebody else: take nothing more for it, and say when it is drained."""
+    """The shard will be given to somebody else: take nothing more for it, and say when it is drained.
+
+    What it sent to those that are taken back together with it can't be waited for: they take nothing either.
+    """
 
     shard: ShardId
     epoch: Epoch
+    together: list[ShardId] = []
 
 
 class Yielded(msgspec.Struct, frozen=True, array_like=True, tag="yielded"):

@@ -190,6 +190,7 @@ class Worker:
         if hosted is None or hosted.adoption.epoch != place.epoch:
             return  # taken away again while it was being restored
         hosted.shard = decision.shard
+        hosted.unsent = decision.unsent
         for lane in hosted.lanes.values():
             lane.follow(self.routing, hosted.keyings[lane.consumer])
         self._mark_dirty(hosted)  # what it had produced leaves first; until then no mark of it is known (Law 5)
@@ -215,6 +216,7 @@ class Worker:
         hosted = self.hosted.get(message.shard)
         if hosted is not None and hosted.adoption.epoch == message.epoch:
             hosted.yielding = True
+            hosted.yielding_together = dict.fromkeys(shard for shard in message.together if shard != message.shard)
             self._yield_if_drained(hosted)
 
     def _yield_if_drained(self, hosted: Hosted) -> None:

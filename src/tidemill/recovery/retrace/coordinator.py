@@ -75,7 +75,7 @@ class RetraceCoordinator(CoordinatorBase):
         if self._rerouting is not None:
             return ()
         self._rerouting = _Rerouting(change, dict.fromkeys(change.shards))
-        return [TakeBack(shard) for shard in change.shards]
+        return [TakeBack(shard, list(change.shards)) for shard in change.shards]
 
     def yielded(self, shard: ShardId) -> CoordinatorDecisions:
         rerouting = self._rerouting

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidemill.core.bundle import Bundle
 from tidemill.core.decisions import Acknowledge, GiveUp, Install, Release
 from tidemill.core.effects import Append, OpenLog
 from tidemill.core.flow import Arrival
@@ -88,7 +89,8 @@ class RetraceWorker(WorkerBase):
         adoption = restoring.adoption
         del self._restoring[adoption.shard]
         self._writing[adoption.shard] = _Writing(adoption.epoch)
-        return (Install(_retraced(restoring, adoption.lineage)),)
+        unsent: list[Bundle] = []
+        return (Install(_retraced(restoring, adoption.lineage, unsent), unsent),)
 
     # Writing
 
@@ -155,15 +157,18 @@ def _acknowledgements(taken: dict[ChannelId, int]) -> list[Acknowledge]:
     return [Acknowledge(channel, number) for channel, number in taken.items()]
 
 
-def _retraced(restoring: _Restoring, lineage: Lineage) -> Shard:
+def _retraced(restoring: _Restoring, lineage: Lineage, unsent: list[Bundle]) -> Shard:
     """The shard as its log left it, with everything that it ever produced waiting to be flushed.
 
-    What the ancestors produced is not sent again: they had drained before their range changed hands.
+    The parent of a split had drained before its range changed hands: nothing of it is to be sent. The parents of a
+    merge had drained too, but for what they sent to each other; so all that they produced goes again.
     """
     adoption, graph, seed = restoring.adoption, restoring.graph, restoring.plan_seed
     place = Place(lineage.shard, adoption.node, lineage.range, adoption.epoch)
     if lineage.parents:
-        parents = [_retraced(restoring, parent) for parent in lineage.parents]
+        parents = [_retraced(restoring, parent, unsent) for parent in lineage.parents]
+        if len(parents) > 1:
+            unsent.extend(bundle for parent in parents for bundle in parent.flush())
         shard = successor(graph, place, seed, parents)
     else:
         shard = new_shard(graph, place, seed)
