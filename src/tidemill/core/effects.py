@@ -58,6 +58,29 @@ class Journal(msgspec.Struct, frozen=True):
     entry: bytes
 
 
+class Spill(msgspec.Struct, frozen=True):
+    """Puts something aside on the worker's own disk, behind what the shard put there before. It need not be durable."""
+
+    shard: ShardId
+    epoch: Epoch
+    entry: bytes
+
+
+class ReadBack(msgspec.Struct, frozen=True):
+    """Takes the oldest of what was spilled. Answered by `ReadBackDone`."""
+
+    shard: ShardId
+    epoch: Epoch
+    count: int
+
+
+class DropSpill(msgspec.Struct, frozen=True):
+    """The shard is gone, and what it had spilled is of no use."""
+
+    shard: ShardId
+    epoch: Epoch
+
+
 class Stage(msgspec.Struct, frozen=True):
     """Hands records to a sink; they are visible to nobody until a commit lists them."""
 
@@ -99,4 +122,20 @@ class Forget(msgspec.Struct, frozen=True):
     peer: Peer
 
 
-Effect = Send | Read | OpenLog | Append | Claim | Journal | Stage | CloseStage | Note | Exit | Fail | Forget
+Effect = (
+    Send
+    | Read
+    | OpenLog
+    | Append
+    | Claim
+    | Journal
+    | Spill
+    | ReadBack
+    | DropSpill
+    | Stage
+    | CloseStage
+    | Note
+    | Exit
+    | Fail
+    | Forget
+)

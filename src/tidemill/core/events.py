@@ -44,6 +44,15 @@ class ReadDone(msgspec.Struct, frozen=True):
     idle: bool
 
 
+class ReadBackDone(msgspec.Struct, frozen=True):
+    """What a shard had spilled, as much as it asked for, in order."""
+
+    now: Micros
+    shard: ShardId
+    epoch: Epoch
+    entries: list[bytes]
+
+
 class Persisted(msgspec.Struct, frozen=True):
     """What was asked under the ticket is durable."""
 
@@ -104,7 +113,7 @@ class MergeAsked(msgspec.Struct, frozen=True):
     shard: ShardId
 
 
-WorkerEvent = Started | Received | Ticked | Turn | ReadDone | Persisted | Loaded | Refused | SealDone
+WorkerEvent = Started | Received | Ticked | Turn | ReadDone | ReadBackDone | Persisted | Loaded | Refused | SealDone
 CoordinatorEvent = (
     Started
     | Received

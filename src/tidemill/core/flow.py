@@ -46,7 +46,17 @@ class _Awaiting(NamedTuple):
 class OutChannel:
     """The sending end. `owner` is `None` while the receiving shard is not ready: then all waits in the backlog."""
 
-    def __init__(self, sender: ShardId, sender_epoch: Epoch, route: Route, *, back_edge: bool, in_cycle: bool) -> None:
+    def __init__(
+        self,
+        sender: ShardId,
+        sender_epoch: Epoch,
+        route: Route,
+        *,
+        window: int = WINDOW,
+        back_edge: bool = False,
+        in_cycle: bool = False,
+    ) -> None:
+        self._window = window
         self.range: KeyRange = route.range
         self.back_edge = back_edge
         self._in_cycle = in_cycle
@@ -75,7 +85,7 @@ class OutChannel:
     def sendable(self) -> Iterator[tuple[int, Item]]:
         """What may leave now, in order."""
         while self._backlog and self.owner is not None:
-            if not self.back_edge and self._sent_weight - self._worked >= WINDOW:
+            if not self.back_edge and self._sent_weight - self._worked >= self._window:
                 return
             item = self._backlog.popleft()
             self._number += 1

@@ -14,6 +14,7 @@ from tidemill.core.flow import Arrival, InChannel, Item, OutChannel, weight_of
 from tidemill.core.graph import Graph
 from tidemill.core.ids import BEGINNING, END, Micros, NodeName, Peer, ShardId
 from tidemill.core.keying import Keying
+from tidemill.core.loops import LoopQueue
 from tidemill.core.messages import Adoption, ChannelId
 from tidemill.core.routing import Route, Routing
 from tidemill.core.shard import Shard, SinkShard
@@ -32,8 +33,9 @@ class Flush(NamedTuple):
 class Lane:
     """The way from a shard to one of its consumers: a channel to each of the consumer's shards."""
 
-    def __init__(self, graph: Graph, adoption: Adoption, consumer: NodeName) -> None:
+    def __init__(self, graph: Graph, adoption: Adoption, consumer: NodeName, window: int) -> None:
         self.consumer = consumer
+        self._window = window
         self.back_edge = (adoption.node, consumer) in graph.back_edges
         self.in_cycle = consumer in graph.cycles.get(adoption.node, ())
         self.channels: dict[ShardId, OutChannel] = {}
@@ -60,7 +62,7 @@ class Lane:
                     self.push(item, routing, keyings[item.stream])
 
     def _new_channel(self, route: Route) -> OutChannel:
-        return OutChannel(*self._sender, route, back_edge=self.back_edge, in_cycle=self.in_cycle)
+        return OutChannel(*self._sender, route, window=self._window, back_edge=self.back_edge, in_cycle=self.in_cycle)
 
     def push(self, bundle: Bundle, routing: Routing, keying: Keying) -> None:
         for shard, part in routing.cut(bundle, self.consumer, keying):
@@ -68,11 +70,11 @@ class Lane:
 
 
 class Hosted:
-    def __init__(self, graph: Graph, adoption: Adoption) -> None:
+    def __init__(self, graph: Graph, adoption: Adoption, *, window: int, loop_memory: int) -> None:
         self.adoption = adoption
         self.node = graph.nodes[adoption.node]
         self.shard: Shard | None = None  # until the mechanism has restored it: no key runs before (Law 5)
-        self.lanes = {consumer: Lane(graph, adoption, consumer) for consumer in graph.receivers[adoption.node]}
+        self.lanes = {consumer: Lane(graph, adoption, consumer, window) for consumer in graph.receivers[adoption.node]}
         self.keyings: dict[NodeName, dict[str, Keying]] = {
             consumer: {
                 s.stream: Keying(s.key, graph.streams[s.stream])
@@ -84,7 +86,7 @@ class Hosted:
         self.ins: dict[ShardId, InChannel] = {}
         self._senders_epochs: dict[ShardId, int] = {}
         self.queue: deque[Arrival] = deque()
-        self.loop_queue: deque[Arrival] = deque()  # what came over edges that close a cycle goes first
+        self.loop = LoopQueue(graph, loop_memory)
         self.blocked: dict[ShardId, deque[Arrival]] = {}
         self.flushes: deque[Flush] = deque()
         self.flush_number = 0
@@ -115,43 +117,40 @@ class Hosted:
             channel = self.ins[id.from_shard] = InChannel(id, peer, back_edge=back_edge)
         return channel
 
-    def arrive(self, arrival: Arrival) -> None:
+    def arrive(self, arrival: Arrival) -> bytes | None:
+        """Takes an arrival; gives back what of it is to be spilled."""
+        if arrival.channel.back_edge:
+            return self.loop.put(arrival)
         held = self.blocked.get(arrival.channel.id.from_shard)
-        if held is not None:
-            held.append(arrival)
-        elif arrival.channel.back_edge:
-            self.loop_queue.append(arrival)
-        else:
-            self.queue.append(arrival)
+        (self.queue if held is None else held).append(arrival)
+        return None
 
     def next_arrival(self) -> Arrival | None:
-        """The next to handle. While the shard is being yielded, only what it sent to itself."""
+        """The next to handle. Records from outside enter a loop only when the loop itself has nothing waiting.
+
+        While the shard is being yielded it is only what it sent to itself; what others sent stays untaken and goes to
+        the new owner.
+        """
         if self.yielding:
-            return self._own_arrival()
-        if self.loop_queue:
-            return self.loop_queue.popleft()
+            return self.loop.pop_from(self.id)
+        if self.loop:
+            return self.loop.pop()
         if self.queue and not self.congested():
             return self.queue.popleft()
         return None
 
-    def _own_arrival(self) -> Arrival | None:
-        """What others sent stays untaken and goes to the new owner; each channel keeps its order all the same."""
-        for arrival in self.loop_queue:
-            if arrival.channel.id.from_shard == self.id:
-                self.loop_queue.remove(arrival)
-                return arrival
-        return None
+    def to_read_back(self) -> int:
+        """How many bundles of the loop to ask back from the disk."""
+        return self.loop.to_read_all() if self.yielding else self.loop.to_read_back()
 
     def block(self, sender: ShardId) -> None:
+        """Holds back what this sender sent. Never one whose edge closes a cycle: a loop must not wait for itself."""
         assert sender not in self.blocked, "a sender is blocked once"
-        waiting = (*self.queue, *self.loop_queue)
-        self.blocked[sender] = deque(a for a in waiting if a.channel.id.from_shard == sender)
+        self.blocked[sender] = deque(a for a in self.queue if a.channel.id.from_shard == sender)
         self.queue = deque(a for a in self.queue if a.channel.id.from_shard != sender)
-        self.loop_queue = deque(a for a in self.loop_queue if a.channel.id.from_shard != sender)
 
     def unblock(self, sender: ShardId) -> None:
-        for arrival in self.blocked.pop(sender):
-            self.arrive(arrival)
+        self.queue.extend(self.blocked.pop(sender))
 
     def worked_off(self, arrival: Arrival) -> None:
         arrival.channel.worked += weight_of(arrival.item)
@@ -205,9 +204,12 @@ class Hosted:
 
     def oldest_queued(self) -> Micros:
         """The least event time among the records received and not yet handled."""
-        queues = (self.queue, self.loop_queue, *self.blocked.values())
-        times = [a.item.oldest for queue in queues for a in queue if isinstance(a.item, Bundle)]
-        return min(times, default=END)
+        times = [a.item.oldest for queue in self._queues() for a in queue if isinstance(a.item, Bundle)]
+        times.append(self.loop.oldest())
+        return min(times)
+
+    def _queues(self) -> tuple[deque[Arrival], ...]:
+        return (self.queue, *self.blocked.values())
 
     def answers_for(self) -> Micros:
         """The output mark that may be reported: nothing older will come from here, whatever has happened so far."""
@@ -223,5 +225,5 @@ class Hosted:
         return mark
 
     def queued_weight(self) -> int:
-        queues = (self.queue, self.loop_queue, *self.blocked.values())
-        return sum(weight_of(arrival.item) for queue in queues for arrival in queue)
+        """What is held in memory and not handled yet."""
+        return self.loop.weight + sum(weight_of(arrival.item) for queue in self._queues() for arrival in queue)

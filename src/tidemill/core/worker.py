@@ -13,22 +13,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tidemill.core import decisions as d
 from tidemill.core import effects, events, messages
-from tidemill.core.bundle import Bundle, new_bundle, with_times
-from tidemill.core.computing import ComputationShard
+from tidemill.core.bundle import Bundle
 from tidemill.core.effects import Effect
-from tidemill.core.flow import Arrival
+from tidemill.core.flow import WINDOW, Arrival
 from tidemill.core.graph import Graph
 from tidemill.core.halves import WorkerDecisions, WorkerHalf
 from tidemill.core.hosted import Hosted
-from tidemill.core.ids import END, LAST, Micros, NodeName, Peer, ShardId
+from tidemill.core.ids import END, Micros, Peer, ShardId
 from tidemill.core.link import AnyMessage, Links
 from tidemill.core.marking import Reporter
 from tidemill.core.messages import Delivery
-from tidemill.core.order import BundleEntry, Entry, MarkEntry, ReadEntry, WakeEntry
+from tidemill.core.order import BundleEntry, Entry, MarkEntry, WakeEntry
+from tidemill.core.reading import read_on, what_was_read
 from tidemill.core.routing import Routing
 from tidemill.core.shard import SourceShard
 from tidemill.errors import TidemillError
@@ -42,6 +40,8 @@ class Limits(NamedTuple):
     report_every: Micros = Micros(10_000)
     sign_of_life_every: Micros = Micros(1_000_000)
     max_skew: Micros | None = None
+    window: int = WINDOW  # the weight that may be under way on a channel
+    loop_memory: int = 4 * WINDOW  # the weight of what came round a loop that a shard keeps in memory
 
 
 class Worker:
@@ -68,6 +68,7 @@ class Worker:
             events.Turn: lambda _: self._turn(),
             events.Ticked: lambda _: self._ticked(),
             events.ReadDone: self._read_done,
+            events.ReadBackDone: self._read_back,
             events.Persisted: lambda event: self._decide(self.half.persisted(event.ticket)),
             events.Refused: lambda event: self._decide(self.half.refused(event.ticket)),
             events.Loaded: lambda event: self._decide(self.half.loaded(event.ticket, event.entries)),
@@ -181,7 +182,9 @@ class Worker:
     def _adopt(self, _: Peer, message: messages.Adopt) -> None:
         for adoption in message.adoptions:
             self._drop(adoption.shard)
-            self.hosted[adoption.shard] = Hosted(self.graph, adoption)
+            self.hosted[adoption.shard] = Hosted(
+                self.graph, adoption, window=self.limits.window, loop_memory=self.limits.loop_memory
+            )
             self._decide(self.half.adopt(adoption, self.graph, self.plan_seed))
 
     def _install(self, decision: d.Install) -> None:
@@ -200,6 +203,9 @@ class Worker:
     def _drop(self, shard: ShardId) -> None:
         hosted = self.hosted.pop(shard, None)
         if hosted is not None:
+            hosted.shard = None  # whoever still holds it has nothing to work on
+            if hosted.loop.ever_spilled:
+                self._out.append(effects.DropSpill(shard, hosted.adoption.epoch))
             self.half.dropped(shard)
             self.reporter.forget(shard)
             self._unflushed.pop(shard, None)
@@ -256,7 +262,9 @@ class Worker:
         channel.number = message.number
         item = message.bundle if isinstance(message, Delivery) else message.marker
         arrival = Arrival(channel, message.number, item)
-        hosted.arrive(arrival)
+        spilled = hosted.arrive(arrival)
+        if spilled is not None:
+            self._out.append(effects.Spill(hosted.id, hosted.adoption.epoch, spilled))
         self._decide(self.half.arrived(hosted.id, arrival))
         self._schedule(hosted)
 
@@ -310,7 +318,9 @@ class Worker:
         arrival = hosted.next_arrival()
         if arrival is not None:
             self._handle_arrival(hosted, arrival)
-            return bool(hosted.queue or hosted.loop_queue) or self._may_advance(hosted)
+            return bool(hosted.queue or hosted.loop) or self._may_advance(hosted)
+        if to_read_back := hosted.to_read_back():
+            self._out.append(effects.ReadBack(hosted.id, hosted.adoption.epoch, to_read_back))
         if isinstance(hosted.shard, SourceShard):
             self._read(hosted)
             return False
@@ -345,6 +355,12 @@ class Worker:
         assert shard is not None
         return self.reporter.may_rise(hosted) or shard.pending_timer() or shard.next_wake() is not None
 
+    def _read_back(self, event: events.ReadBackDone) -> None:
+        hosted = self.hosted.get(event.shard)
+        if hosted is not None and hosted.adoption.epoch == event.epoch:
+            hosted.loop.read_back(event.entries)
+            self._schedule(hosted)
+
     def _advance(self, hosted: Hosted) -> bool:
         """Raises the input mark as far as the senders and the queue allow, and fires what is due."""
         shard = hosted.shard
@@ -365,47 +381,25 @@ class Worker:
         assert isinstance(shard, SourceShard)
         if hosted.reading or hosted.yielding or hosted.reread or shard.ended or hosted.congested():
             self._yield_if_drained(hosted)
-            return
-        if self.reporter.runs_ahead(shard.mark, self.limits.max_skew):
+        elif self.reporter.runs_ahead(shard.mark, self.limits.max_skew):
             hosted.reread = True
-            return
-        hosted.reading = True
-        split = self._split_of(hosted)
-        self._out.append(effects.Read(hosted.id, hosted.adoption.epoch, split, shard.position, self.limits.read))
-
-    def _split_of(self, hosted: Hosted) -> int:
-        """The how-manieth split of its source the shard stands for: the routes of a source are never split."""
-        shards = [route.shard for route in self.routing.of_node(hosted.node.name)]
-        return shards.index(hosted.id)
+        else:
+            hosted.reading = True
+            self._out.append(read_on(hosted, self.routing, self.limits.read))
 
     def _read_done(self, event: events.ReadDone) -> None:
         hosted = self.hosted.get(event.shard)
         if hosted is None or hosted.adoption.epoch != event.epoch or not hosted.reading:
             return  # asked under an earlier ownership
         hosted.reading = False
-        shard = hosted.shard
-        assert isinstance(shard, SourceShard)
-        bundle = self._read_bundle(shard, event) if event.batch is not None and event.batch.num_rows else None
-        mark = event.mark
-        if event.times is None and mark != END:
-            mark = _arrival(shard, self.now)
-        if bundle is None:
-            hosted.reread = mark != END
-        else:
-            hosted.oldest_input = min(hosted.oldest_input, bundle.oldest)
-        if bundle is not None or mark > shard.mark or event.idle != shard.idle:
-            entry = ReadEntry(bundle, event.position, mark, event.idle, self.now)
-            self._after(hosted, shard.handle(entry), None)
+        assert isinstance(hosted.shard, SourceShard)
+        entry = what_was_read(hosted.shard, event)
+        hosted.reread = entry is None or (entry.bundle is None and entry.mark != END)
+        if entry is not None:
+            if entry.bundle is not None:
+                hosted.oldest_input = min(hosted.oldest_input, entry.bundle.oldest)
+            self._after(hosted, hosted.shard.handle(entry), None)
         self._schedule(hosted)
-
-    def _read_bundle(self, shard: SourceShard, event: events.ReadDone) -> Bundle:
-        stream = self.graph.streams[shard.node.outputs[0]]
-        times = event.times
-        if times is None:
-            assert event.batch is not None
-            times = np.full(event.batch.num_rows, _arrival(shard, self.now), np.int64)
-        batch = with_times(event.batch, times, stream.wire_schema)
-        return new_bundle(stream.name, shard.place.shard, shard.next_sequence, batch)
 
     # Leaving
 
@@ -503,17 +497,3 @@ class Worker:
         report = self.reporter.report(self.hosted, self.now)
         if report is not None:
             self._to_coordinator(report)
-
-
-def _arrival(shard: SourceShard, now: Micros) -> Micros:
-    """The event time of what arrives now. A clock that is behind the one before it must not make records late."""
-    return Micros(min(max(now, shard.mark), LAST))
-
-
-def late_records(worker: Worker) -> dict[NodeName, int]:
-    """How many late records each computation has seen on this worker."""
-    counts: dict[NodeName, int] = {}
-    for hosted in worker.hosted.values():
-        if isinstance(hosted.shard, ComputationShard):
-            counts[hosted.node.name] = counts.get(hosted.node.name, 0) + hosted.shard.late
-    return counts

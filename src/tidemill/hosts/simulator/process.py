@@ -164,6 +164,7 @@ class WorkerProcess(Process):
         super().__init__(around, core, clock_offset, slowness)
         self._readers: dict[tuple[ShardId, Epoch], Any] = {}
         self._staged: dict[tuple[ShardId, Epoch], list[bytes]] = {}
+        self._spilled: dict[tuple[ShardId, Epoch], list[bytes]] = {}  # gone with the process
         self._pieces = 0
         disk = around.disk
         performs: dict[type, Callable[[Any], None]] = {
@@ -176,6 +177,9 @@ class WorkerProcess(Process):
             ),
             effects.Stage: self._stage,
             effects.CloseStage: self._close_stage,
+            effects.Spill: lambda e: self._spilled.setdefault((e.shard, e.epoch), []).append(e.entry),
+            effects.ReadBack: self._read_back,
+            effects.DropSpill: self._drop_spill,
         }
         self._perform |= performs
 
@@ -217,6 +221,18 @@ class WorkerProcess(Process):
         times = None if source.timestamp == ARRIVAL else chunk.times
         return events.ReadDone(
             self.clock(), effect.shard, effect.epoch, chunk.batch, times, chunk.position, chunk.watermark, chunk.idle
+        )
+
+    def _drop_spill(self, effect: effects.DropSpill) -> None:
+        del self._spilled[effect.shard, effect.epoch]
+
+    def _read_back(self, effect: effects.ReadBack) -> None:
+        spilled = self._spilled[effect.shard, effect.epoch]
+        entries, spilled[:] = spilled[: effect.count], spilled[effect.count :]
+        delay = int(self.around.world.chance.expovariate(1 / 300))
+        self.around.world.after(
+            delay,
+            lambda: self.tell(lambda: events.ReadBackDone(self.clock(), effect.shard, effect.epoch, entries)),
         )
 
     def _stage(self, effect: effects.Stage) -> None:
