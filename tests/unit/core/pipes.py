@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -196,3 +197,19 @@ def advance(shard: Any, mark: int, outside: int | None = None, now: int = 0) -> 
 
 def wake(shard: Any, now: int) -> Any:
     return shard.handle(WakeEntry(now))
+
+
+def picture(shard: Any) -> dict[Any, Any]:
+    """All that a shard knows of its keys, as bytes, so that later changes do not reach it."""
+    rows = {}
+    for key in shard.state.known_keys():
+        state = shard.state.rows.get(key)
+        saved = (
+            None if state is None else msgspec.msgpack.encode(state),
+            sorted(shard.times.event.of_key(key)),
+            sorted(shard.times.wall.of_key(key)),
+            [at for _, at, _ in shard.times.holds.of_key(key)],
+        )
+        if saved != (None, [], [], []):
+            rows[key] = saved
+    return rows

@@ -3,13 +3,16 @@
 # mypy: disable-error-code="arg-type"
 
 import math
+from enum import Enum, IntEnum
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.pipes import BY_WORD, NO_KEY, SCHEMA, batch, wire_batch
+from tidemill.core.codec import decode_key, encode_key
 from tidemill.core.graph import TIME_COLUMN, TIME_TYPE, Key, Stream
 from tidemill.core.ids import RING
 from tidemill.core.keying import FEW, Keying, columns_of, origin_position
@@ -90,6 +93,46 @@ def test_a_key_function_that_raises_is_named():
     keying = Keying(Key(function=lambda record: record.nothing), WORDS)
     with pytest.raises(UserCodeError, match=r"key function of an input on stream 'words' raised AttributeError"):
         keying.keys(columns_of(wire_batch(("a", 1, 10))))
+
+
+class Colour(str, Enum):
+    RED = "red"
+
+
+class Size(IntEnum):
+    BIG = 3
+
+
+@pytest.mark.parametrize(
+    ("returned", "key"),
+    [
+        (Colour.RED, "red"),
+        (Size.BIG, 3),
+        ((Colour.RED, Size.BIG, None), ("red", 3, None)),
+        (np.float64(-0.0), 0.0),
+        (np.str_("red"), "red"),
+        (True, True),
+    ],
+)
+def test_what_a_key_function_returns_is_made_plain_and_can_be_saved(returned, key):
+    keying = Keying(Key(function=lambda _: returned), WORDS)
+    (found,) = keying.keys(columns_of(wire_batch(("a", 1, 10))))
+    assert repr(found) == repr(key)
+    assert decode_key(encode_key(found)) == key
+    assert keying.positions(wire_batch(("a", 1, 10))).tolist() == [keying.position(found)]
+
+
+@pytest.mark.parametrize("other", [1.0, True, "1"])
+def test_a_key_function_returns_one_type_for_1_and_true_are_one_key_in_two_places(other):
+    keying = Keying(Key(function=lambda record: other if record.n else 1), WORDS)
+    keying.keys(columns_of(wire_batch(("a", 0, 10))))
+    with pytest.raises(KeyTypeError, match="returned a int before and a"):
+        keying.keys(columns_of(wire_batch(("a", 1, 10))))
+
+
+def test_a_key_function_may_return_none_beside_its_type():
+    keying = Keying(Key(function=lambda record: record.word), WORDS)
+    assert list(keying.keys(columns_of(wire_batch(("a", 0, 10), (None, 0, 1), ("b", 0, 1))))) == ["a", None, "b"]
 
 
 def test_what_a_key_function_returns_must_have_a_place():
