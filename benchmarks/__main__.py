@@ -28,7 +28,8 @@ def machine() -> dict[str, Any]:
     processor = platform.processor()
     information = Path("/proc/cpuinfo")
     if information.exists():
-        models = [line.split(":", 1)[1] for line in information.read_text().splitlines() if line.startswith("model name")]
+        lines = information.read_text().splitlines()
+        models = [line.split(":", 1)[1] for line in lines if line.startswith("model name")]
         processor = models[0].strip() if models else processor
     return {
         "processor": processor,

@@ -16,12 +16,23 @@ import numpy as np
 import pyarrow as pa
 
 import tidemill as tm
-from benchmarks.plain import KEYS, WINDOW, Count, WindowSum, count_records, sum_windows
+from benchmarks.plain import (
+    KEYS,
+    WINDOW,
+    BareContext,
+    Count,
+    Seen,
+    WindowSum,
+    count_records,
+    own_copy,
+    sum_windows,
+)
 from tidemill.core import events
 from tidemill.core.bundle import Bundle, new_bundle, with_times
 from tidemill.core.effects import Send
 from tidemill.core.graph import Graph
-from tidemill.core.ids import Epoch, Incarnation, Micros, NodeName, Peer, Sequence as Number, ShardId, StreamName, WorkerId
+from tidemill.core.ids import Epoch, Incarnation, Micros, NodeName, Peer, ShardId, StreamName, WorkerId
+from tidemill.core.ids import Sequence as Number
 from tidemill.core.keys import FULL, even_ranges
 from tidemill.core.link import Links
 from tidemill.core.messages import (
@@ -72,9 +83,7 @@ def bundle_cost(rounds: int) -> list[float]:
 
 def _user_code_us(words: Sequence[str]) -> float:
     """What the user's function alone costs a record: it is no cost of the core."""
-    from benchmarks.plain import Seen, _BareContext, _own_copy
-
-    program, ctx = _own_copy(), _BareContext()
+    program, ctx = own_copy(), BareContext()
     ctx.rows, ctx.key, ctx.state = [], "word", Seen()
     began = time.perf_counter()
     for word in words:

@@ -66,16 +66,20 @@ def add(totals: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
 # Record by record
 
 
-class _BareContext:
+class BareContext:
     """Only what `Count` needs."""
 
     __slots__ = ("key", "rows", "state")
+
+    key: str
+    rows: list[dict[str, Any]]
+    state: Seen
 
     def produce(self, output: Any, **columns: Any) -> None:
         self.rows.append(columns)
 
 
-def _own_copy() -> Any:
+def own_copy() -> Any:
     """A count whose code nobody else runs: the interpreter fits code to the types that it meets, one at a time."""
     function = Count.process_record
     copied = types.FunctionType(function.__code__.replace(), function.__globals__)
@@ -84,11 +88,11 @@ def _own_copy() -> Any:
 
 def count_records(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     make_record = partial(tuple.__new__, namedtuple("Record", ["word"]))  # noqa: PYI024 - as cheap as Tidemill's
-    program, ctx = _own_copy(), _BareContext()
+    program, ctx = own_copy(), BareContext()
     states: dict[str, Seen] = {}
     for batch in batches:
         ctx.rows = []
-        for record in map(make_record, zip(batch.column(0).to_pylist())):  # noqa: B905 - one column
+        for record in map(make_record, zip(batch.column(0).to_pylist())):
             ctx.key = key = record.word
             state = states.get(key)
             if state is None:

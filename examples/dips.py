@@ -1,7 +1,7 @@
 """Noticing what did not happen: a query that is searched for all the time falls silent.
 
-A dip can't be told from a delay by looking at a clock. The low watermark tells them apart: once it has passed the end of
-a second, all searches of that second have been counted, and a timer may judge it. The stage lets a test play both.
+A dip can't be told from a delay by looking at a clock. The low watermark tells them apart: once it has passed the end
+of a second, all searches of that second have been counted, and a timer may judge it. The stage lets a test play both.
 
 python examples/dips.py
 """

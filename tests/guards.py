@@ -51,16 +51,14 @@ def take_out(guard: Guard, copy: Path) -> None:
     source = path.read_text()
     found = source.count(guard.piece)
     if found != 1:
-        raise SystemExit(f"{guard.name}: its piece is {found} times in {guard.file}; tests/guard_list.py is out of date")
+        raise SystemExit(f"{guard.name}: its piece is {found} times in {guard.file}: mend tests/guard_list.py")
     path.write_text(source.replace(guard.piece, guard.without))
 
 
 def run_tests(tests: str, source: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests.split()]
     environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=900
-    )
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=900)
 
 
 def judge(guard: Guard) -> Verdict:
