@@ -97,10 +97,10 @@ class ColumnarState:
         self._columns = {name: doubled(column) for name, column in self._columns.items()}
         self._active, self._inactive = doubled(self._active), doubled(self._inactive)
 
-    def shares_memory(self, batch: pa.RecordBatch) -> bool:
-        """Whether a batch was made of this state's own arrays without a copy."""
+    def shares_memory(self, arrays: Iterable[pa.Array]) -> bool:
+        """Whether some Arrow arrays were made of this state's own without a copy."""
         own = [(column.ctypes.data, column.ctypes.data + column.nbytes) for column in self._columns.values()]
-        buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None]
+        buffers = [buffer for array in arrays for buffer in array.buffers() if buffer is not None]
         return any(low <= buffer.address < high for buffer in buffers for low, high in own)
 
     def touch(self, rows: Rows) -> None:

@@ -40,6 +40,10 @@ def micros(at: Any) -> Micros:
     raise TidemillError(f"{at!r} is no time: give microseconds since the epoch or a datetime")
 
 
+def _all_of(array: pa.Array) -> pa.Array:
+    return pa.array(np.arange(len(array)))
+
+
 class _Seeds:
     """Where a shard's randomness comes from: the same event gets the same numbers in every replay."""
 
@@ -181,9 +185,17 @@ class BundleContext(Common):
             timestamps = self.timestamps
         elif isinstance(timestamps, pa.Array):
             timestamps = timestamps.cast(pa.int64()).to_numpy()
-        if isinstance(columns, pa.RecordBatch) and self.state is not None and self.state.shares_memory(columns):
-            columns = columns.take(pa.array(np.arange(columns.num_rows)))  # what it holds now, whatever comes
-        self._box(output).add_batch(columns, np.asarray(timestamps, np.int64))
+        self._box(output).add_batch(self._detached(columns), np.asarray(timestamps, np.int64))
+
+    def _detached(self, columns: pa.RecordBatch | dict[str, Any]) -> pa.RecordBatch | dict[str, Any]:
+        """What was made of the state's own memory is copied: it is to hold what the state holds now."""
+        by_name = (
+            columns if isinstance(columns, dict) else dict(zip(columns.schema.names, columns.columns, strict=True))
+        )
+        arrays = [values for values in by_name.values() if isinstance(values, pa.Array)]
+        if self.state is None or not self.state.shares_memory(arrays):
+            return columns
+        return {name: v.take(_all_of(v)) if isinstance(v, pa.Array) else v for name, v in by_name.items()}
 
     def hold_watermark(self, at: Any) -> None:
         """Keeps the output mark at `at` on behalf of the whole shard, until moved or released with `None`."""

@@ -188,6 +188,12 @@ class Hosted:
                 for channel in lane.channels.values():
                     channel.push(item)
 
+    def at_rest(self) -> bool:
+        """Nothing is here, and nothing that was sent is still untaken."""
+        channels = [channel for lane in self.lanes.values() for channel in lane.channels.values()]
+        nothing_here = not self.dirty and not self.flushes and not self.loop and not any(self._queues())
+        return nothing_here and all(channel.drained and channel.oldest() is None for channel in channels)
+
     def drained(self) -> bool:
         """Everything that it will produce as it is has been taken, by others or by itself."""
         return (

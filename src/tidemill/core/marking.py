@@ -140,9 +140,10 @@ class Reporter:
         shard = held.shard
         assert shard is not None
         if isinstance(shard, SourceShard):
-            return shard.idle and mark == held.released_mark
+            return shard.idle and held.at_rest()
         senders = self._graph.senders[held.node.name]
-        return bool(self._idle) and mark == shard.outside and all(sender in self._idle for sender in senders)
+        nobody_sends = bool(self._idle) and all(sender in self._idle for sender in senders)
+        return nobody_sends and mark == shard.outside and held.at_rest()
 
 
 def id_of(channel: InChannel) -> int:
