@@ -6,8 +6,6 @@ happens by itself: a worker takes its turns when it is told to `work`, and time 
 
 # mypy: disable-error-code="arg-type, index, list-item"
 
-# ruff: noqa: ARG002 - a half is told more than a test looks at
-
 from __future__ import annotations
 
 from typing import Any, TypeVar

@@ -10,7 +10,7 @@ All streams have the columns `word` and `n`, and are keyed by `word` unless a te
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -123,6 +123,13 @@ def chain(*makes: Callable[[], Any], state: Any = SEEN) -> Graph:
     nodes["sink"] = Node("sink", "sink")
     subscriptions.append(Subscription(before, "sink", NO_KEY))
     return Graph("test", streams, nodes, tuple(subscriptions))
+
+
+def cycle(*makes: Callable[[], Any]) -> Graph:
+    """Computations "step-1" and "step-2" that send to each other, behind a source."""
+    made = chain(*(makes or (Count, Count)))
+    back = Subscription("from-step-2", "step-1", BY_WORD)
+    return replace(made, subscriptions=(*made.subscriptions, back))
 
 
 # Records

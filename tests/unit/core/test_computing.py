@@ -121,14 +121,21 @@ def lived(graph, events):
     return shard, entries, [*left, *shard.flush()]
 
 
+def in_order(timers):
+    live = [(at, count, key, tag) for key in list(timers.keys()) for tag, at, count in timers.of_key(key)]
+    return [(at, key, tag) for at, _, key, tag in sorted(live, key=lambda timer: timer[:2])]
+
+
 def kept(shard):
-    """All that a shard knows."""
+    """All that a shard knows. Of timers, the order in which they will fire: a restored shard counts them anew."""
     head = shard.head()
-    rows = (
+    rows: Any = (
         {key: int(n) for key, n in zip(shard.state.keys, shard.state.n, strict=True)}
         if shard.node.vectorised
-        else picture(shard)
+        else {key: (state, hold) for key, (state, _, _, hold) in picture(shard).items()}
     )
+    timers = () if shard.node.vectorised else (shard.times.event, shard.times.wall)
+    rows["timers"] = [in_order(each) for each in timers]
     return msgspec.to_builtins(head), rows, shard.output_mark(), shard.next_wake(), shard.pending_timer()
 
 
