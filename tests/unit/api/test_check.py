@@ -1,6 +1,6 @@
 """Pipelines that can't run: each is refused before anything starts, by one error that says all that is needed."""
 
-# ruff: noqa: ARG001, ARG002 - what is called by its place takes what it is given
+# ruff: noqa: ARG001 - what is called by its place takes what it is given
 
 import threading
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 # mypy: disable-error-code="arg-type, index"
 # The names of streams and nodes are plain text here.
-# ruff: noqa: ARG001, ARG002 - what is called by its place takes what it is given
+# ruff: noqa: ARG001 - what is called by its place takes what it is given
 
 import pickle
 import subprocess
