@@ -45,6 +45,7 @@ class Driven:
         self.now = 1_000_000
         self.effects: list[Any] = []
         self.said: dict[Peer, list[Any]] = {}
+        self.to_itself: list[messages.Packet] = []
         self._others: dict[Peer, Links] = {}
 
     def other(self, peer: Peer) -> Links:
@@ -57,6 +58,9 @@ class Driven:
                 self.effects.append(effect)
                 continue
             to = effect.packet.to
+            if to == self.me:
+                self.to_itself.append(effect.packet)
+                continue
             arrived, _ = self.other(to).receive(effect.packet, self.now)
             self.said.setdefault(to, []).extend(arrived)
 
@@ -209,18 +213,18 @@ class DrivenWorker(Driven):
         return self.told(peer, Delivery)
 
     def loop_back(self) -> None:
-        """What it said to itself comes back."""
-        said = self.said.pop(self.me, [])
-        for message in said:
-            self.core._on_message[type(message)](self.me, message)
+        """What it said to itself arrives."""
+        packets, self.to_itself = self.to_itself, []
+        for packet in packets:
+            self.happen(events.Received(self.now, packet))
 
     def reports(self) -> list[ShardReport]:
         return [value for report in self.told(FIRST, messages.Report) for value in report.shards]
 
     def reported(self) -> dict[int, int]:
-        """The marks of the reports since the last time, after a tick: shard to mark."""
-        self.tick()
+        """What it reports when it has come to rest and some time has passed: shard to mark."""
         self.work()
+        self.tick()
         return {value.shard: value.mark for value in self.reports()}
 
 
