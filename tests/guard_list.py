@@ -16,7 +16,7 @@ GUARDS: Final = [
         "core/identities.py",
         "fresh = bundle if known is None else bundle.since(known)",
         "fresh = bundle",
-        "SIM",
+        "tests/unit/core/test_identities.py",
     ),
     Guard(
         "a split copies the identities",
@@ -24,7 +24,7 @@ GUARDS: Final = [
         "core/succession.py",
         "child.identities = Identities.merged(parent.identities.narrowed(place.range) for parent in parents)",
         "pass",
-        "SIM",
+        "tests/unit/core/test_succession.py",
     ),
     Guard(
         "a merge keeps the identities in pieces",
@@ -32,7 +32,7 @@ GUARDS: Final = [
         "core/identities.py",
         "        if len(self.pieces) == 1:",
         "        if len(self.pieces) >= 1:",
-        "SIM",
+        "tests/unit/core/test_identities.py",
     ),
     Guard(
         "a source's records are numbered by their offsets",
@@ -40,7 +40,7 @@ GUARDS: Final = [
         "core/shard.py",
         "            self.next_sequence = Sequence(self.next_sequence + entry.bundle.rows)",
         "            self.next_sequence = Sequence(int(entry.bundle.sequences[0]))",
-        "SIM",
+        "tests/unit/core/test_reading.py",
     ),
     # Law 2: what was sent must be what replay would send
     Guard(
@@ -49,7 +49,7 @@ GUARDS: Final = [
         RETRACE,
         "        return (Append(ticket, log_of(shard), writing.epoch, entries),)",
         "        return (Append(ticket, log_of(shard), writing.epoch, entries), Release(shard, flush))",
-        "SIM",
+        "tests/unit/recovery/test_retrace.py",
     ),
     Guard(
         "a sender may forget only what is written down",
@@ -57,7 +57,7 @@ GUARDS: Final = [
         RETRACE,
         "        return ()  # nothing is taken before it is written down",
         "        return (Acknowledge(arrival.channel.id, arrival.number),)",
-        "SIM",
+        "tests/unit/recovery/test_retrace.py",
     ),
     Guard(
         "a bundle that was known waits like the one before it",
@@ -65,7 +65,7 @@ GUARDS: Final = [
         RETRACE,
         "        if not entries and not writing.appending:",
         "        if not entries:",
-        "SIM",
+        "tests/unit/recovery/test_retrace.py",
     ),
     Guard(
         "marks are in the order log",
@@ -73,7 +73,7 @@ GUARDS: Final = [
         RETRACE,
         "        if entry is not None:\n            writing.entries",
         "        if entry is not None and not hasattr(entry, 'mark'):\n            writing.entries",
-        "SIM",
+        "tests/unit/recovery/test_retrace.py",
     ),
     Guard(
         "a mark leaves with its flush",
@@ -81,7 +81,7 @@ GUARDS: Final = [
         "core/hosted.py",
         "        mark = min(self.released_mark, self.oldest_input, self.oldest_queued())",
         "        mark = min(self.shard.output_mark(), self.oldest_queued())",
-        "SIM",
+        "tests/unit/core/test_hosted.py",
     ),
     # Law 3: one owner
     Guard(
@@ -90,7 +90,7 @@ GUARDS: Final = [
         "hosts/simulator/disk.py",
         "            if epoch != log.epoch:",
         "            if False:",
-        "SIM",
+        "tests/unit/hosts/simulator/test_disk.py",
     ),
     Guard(
         "a shard refuses what was sent to an old epoch of it",
@@ -98,7 +98,7 @@ GUARDS: Final = [
         "core/worker.py",
         "hosted.shard is None or hosted.adoption.epoch != channel.to_epoch",
         "hosted.shard is None",
-        "SIM",
+        "tests/unit/core/test_worker.py",
     ),
     Guard(
         "a shard refuses what an old epoch of its sender sent",
@@ -106,7 +106,7 @@ GUARDS: Final = [
         "core/hosted.py",
         "        if id.from_epoch < self._senders_epochs.get(id.from_shard, 0):\n            return None\n",
         "",
-        "SIM",
+        "tests/unit/core/test_hosted.py",
     ),
     Guard(
         "the authority refuses reports under an old epoch",
@@ -114,7 +114,7 @@ GUARDS: Final = [
         "core/watermarks.py",
         "            if route is None or route.epoch != value.epoch:",
         "            if route is None:",
-        "SIM",
+        "tests/unit/core/test_watermarks.py",
     ),
     Guard(
         "only the newest incarnation is listened to",
@@ -122,7 +122,7 @@ GUARDS: Final = [
         "core/link.py",
         "        if packet.to != self.me or self.gave_up(packet.sender):",
         "        if packet.to != self.me:",
-        "SIM",
+        "tests/unit/core/test_link.py",
     ),
     Guard(
         "a worker that was given up is dismissed",
@@ -130,7 +130,7 @@ GUARDS: Final = [
         "core/coordinator.py",
         "        if self.members.gave_up(sender):",
         "        if False:",
-        "SIM",
+        "tests/unit/core/test_coordinator.py",
     ),
     Guard(
         "epochs rise with the coordinator's generation",
@@ -138,7 +138,7 @@ GUARDS: Final = [
         "core/ids.py",
         "    return Epoch(generation << _GENERATION_BITS)",
         "    return Epoch(0)",
-        "SIM",
+        "tests/unit/core/test_ownership.py",
     ),
     Guard(
         "an acknowledgement names its channel",
@@ -146,7 +146,7 @@ GUARDS: Final = [
         "core/worker.py",
         "channel is not None and channel.id == decision.channel:",
         "channel is not None:",
-        "SIM",
+        "tests/unit/core/test_worker.py",
     ),
     Guard(
         "a receipt names its channel",
@@ -154,7 +154,7 @@ GUARDS: Final = [
         "core/worker.py",
         "channel is not None and channel.id == receipt.channel:",
         "channel is not None:",
-        "SIM",
+        "tests/unit/core/test_worker.py",
     ),
     Guard(
         "a sink's piece counts only from its present owner",
@@ -162,7 +162,7 @@ GUARDS: Final = [
         "core/coordinator.py",
         'if self.phase == "sealing" and self.ownership.owned_by(message.shard, message.epoch, sender):',
         'if self.phase == "sealing":',
-        "SIM",
+        "tests/unit/core/test_coordinator.py",
     ),
     # Law 4: one coordinator
     Guard(
@@ -171,7 +171,7 @@ GUARDS: Final = [
         "hosts/simulator/disk.py",
         "            if generation != self._generation:",
         "            if False:",
-        "SIM",
+        "tests/unit/hosts/simulator/test_disk.py",
     ),
     Guard(
         "a coordinator that was away forgives everybody",
@@ -179,7 +179,7 @@ GUARDS: Final = [
         "core/membership.py",
         "        if away:",
         "        if False:",
-        "SIM",
+        "tests/unit/core/test_membership.py",
     ),
     # Law 5: no key runs before its row, timers and identities are loaded
     Guard(
@@ -188,7 +188,7 @@ GUARDS: Final = [
         RETRACE,
         "        if restoring.awaited:\n            return ()\n",
         "        for shard in restoring.awaited.values():\n            restoring.logs[shard] = []\n",
-        "SIM",
+        "tests/unit/recovery/test_retrace.py",
     ),
     Guard(
         "a restored shard tells no mark before what it had produced has left",
@@ -196,7 +196,7 @@ GUARDS: Final = [
         "core/worker.py",
         "        hosted.shard = decision.shard\n",
         "        hosted.shard = decision.shard\n        hosted.released_mark = decision.shard.output_mark()\n",
-        "SIM",
+        "tests/unit/core/test_worker.py",
     ),
     # Law 6: visible means whole
     Guard(
@@ -205,7 +205,7 @@ GUARDS: Final = [
         "core/worker.py",
         "        if hosted.sealing and not hosted.dirty and not hosted.flushes:",
         "        if hosted.sealing:",
-        "SIM",
+        "tests/unit/core/test_worker.py",
     ),
     Guard(
         "a torn entry is found by its checksum",
@@ -213,7 +213,7 @@ GUARDS: Final = [
         "storage/frames.py",
         "len(payload) < length or zlib.crc32(payload) != checksum",
         "False",
-        "SIM",
+        "tests/unit/storage/test_frames.py",
     ),
     Guard(
         "a commit waits for every piece",
@@ -221,7 +221,7 @@ GUARDS: Final = [
         "core/coordinator.py",
         "        if all(route.shard in self._pieces for route in routes):",
         "        if any(route.shard in self._pieces for route in routes):",
-        "SIM",
+        "tests/unit/core/test_coordinator.py",
     ),
     Guard(
         "a commit that was begun is the end, whoever finds it",
@@ -229,7 +229,7 @@ GUARDS: Final = [
         "core/coordinator.py",
         "            elif decode_commit(entry.payload).final:",
         "            elif False:",
-        "SIM",
+        "tests/unit/core/test_coordinator.py",
     ),
     Guard(
         "a loss while sealing makes the end be found anew",
@@ -237,7 +237,7 @@ GUARDS: Final = [
         "core/coordinator.py",
         '        if self.phase == "sealing":\n            self.phase = "running"\n',
         "",
-        "SIM",
+        "tests/unit/core/test_coordinator.py",
     ),
     # Law 7: bounded, and no deadlock
     Guard(
@@ -246,7 +246,7 @@ GUARDS: Final = [
         "core/flow.py",
         "            if not self.back_edge and self._sent_weight - self._worked >= self._window:",
         "            if False:",
-        "SIM",
+        "tests/unit/core/test_flow.py",
     ),
     Guard(
         "a sender that is ahead waits",
@@ -254,7 +254,7 @@ GUARDS: Final = [
         "core/hosted.py",
         "        if self.queue and not self.congested():",
         "        if self.queue:",
-        "SIM",
+        "tests/unit/core/test_worker.py tests/unit/core/test_hosted.py",
     ),
     Guard(
         "an edge that closes a cycle needs no credit",
@@ -262,7 +262,7 @@ GUARDS: Final = [
         "core/hosted.py",
         "        self.back_edge = (adoption.node, consumer) in graph.back_edges",
         "        self.back_edge = False",
-        "SIM",
+        "tests/unit/core/test_hosted.py",
     ),
     Guard(
         "what was sent is sent again until it is received",
@@ -270,7 +270,7 @@ GUARDS: Final = [
         "core/link.py",
         "            if link.unacked and now - link.sent_at >= RESEND_AFTER:",
         "            if False:",
-        "SIM",
+        "tests/unit/core/test_link.py",
     ),
     Guard(
         "what was not taken goes again to a new owner",
@@ -278,7 +278,7 @@ GUARDS: Final = [
         "core/flow.py",
         "        self._backlog.extendleft(item for _, item in reversed(self._untaken))\n",
         "",
-        "SIM",
+        "tests/unit/core/test_flow.py",
     ),
     Guard(
         "what a vanished shard had not taken is cut again",
@@ -286,7 +286,7 @@ GUARDS: Final = [
         "core/hosted.py",
         "        for old in gone:\n            for item in old.untaken():",
         "        for old in gone:\n            for item in ():",
-        "SIM",
+        "tests/unit/core/test_hosted.py",
     ),
     # Law 8: routing changes ride on the mechanism
     Guard(
@@ -295,7 +295,7 @@ GUARDS: Final = [
         "core/worker.py",
         "        if hosted.yielding and hosted.shard is not None and hosted.drained():",
         "        if hosted.yielding and hosted.shard is not None:",
-        "SIM",
+        "tests/unit/core/test_worker.py",
     ),
     Guard(
         "who succeeds whom is written before it is true",
@@ -303,7 +303,7 @@ GUARDS: Final = [
         "recovery/retrace/coordinator.py",
         "        return (Write(rerouting.ticket, _encode(self._succession)),)",
         "        return self.persisted(rerouting.ticket)",
-        "SIM",
+        "tests/unit/recovery/test_retrace.py",
     ),
     # Time
     Guard(
@@ -312,7 +312,7 @@ GUARDS: Final = [
         "core/hosted.py",
         "        mark = min(self.released_mark, self.oldest_input, self.oldest_queued())",
         "        mark = min(self.released_mark, self.oldest_input)",
-        "SIM",
+        "tests/unit/core/test_hosted.py",
     ),
     Guard(
         "records in the queue hold the shard's own timers",
@@ -320,7 +320,7 @@ GUARDS: Final = [
         "core/marking.py",
         "        queued = hosted.oldest_queued()",
         "        queued = END",
-        "SIM",
+        "tests/unit/core/test_marking.py",
     ),
     Guard(
         "records that were handled hold the mark until their flush is released",
@@ -328,7 +328,7 @@ GUARDS: Final = [
         "core/hosted.py",
         "            mark = min(mark, flush.oldest_input, oldest_output)",
         "            pass",
-        "SIM",
+        "tests/unit/core/test_hosted.py",
     ),
     Guard(
         "records not yet taken hold the sender's mark",
@@ -336,7 +336,7 @@ GUARDS: Final = [
         "core/hosted.py",
         "                if oldest is not None and oldest < mark:",
         "                if False:",
-        "SIM",
+        "tests/unit/core/test_hosted.py",
     ),
     Guard(
         "a taken record holds its sender's mark inside a cycle",
@@ -344,7 +344,7 @@ GUARDS: Final = [
         "core/flow.py",
         "        times.extend(waiting.oldest for waiting in self._awaiting)\n",
         "",
-        "SIM",
+        "tests/unit/core/test_flow.py",
     ),
     Guard(
         "pending timers hold the output mark",
@@ -352,7 +352,7 @@ GUARDS: Final = [
         "core/shard.py",
         "    if first_timer is not None and first_timer < mark:",
         "    if False:",
-        "SIM",
+        "tests/unit/core/test_shard.py tests/unit/core/test_computing.py",
     ),
     Guard(
         "holds hold the output mark",
@@ -360,7 +360,7 @@ GUARDS: Final = [
         "core/shard.py",
         "    if first_hold is not None and first_hold < mark:",
         "    if False:",
-        "SIM",
+        "tests/unit/core/test_shard.py tests/unit/core/test_computing.py",
     ),
     Guard(
         "a wall timer holds the end",
@@ -368,7 +368,7 @@ GUARDS: Final = [
         "core/shard.py",
         "    return LAST if wall_pending and mark == END else mark",
         "    return mark",
-        "SIM",
+        "tests/unit/core/test_shard.py tests/unit/core/test_computing.py",
     ),
     Guard(
         "a rewind takes the marks back",
@@ -376,7 +376,7 @@ GUARDS: Final = [
         "core/coordinator.py",
         "        self.authority.reset()\n",
         "",
-        "SIM",
+        "tests/unit/core/test_coordinator.py",
     ),
     Guard(
         "the nodes of a cycle are published as one",
@@ -384,7 +384,7 @@ GUARDS: Final = [
         "core/watermarks.py",
         "        marks = [self._maps[member].least() for member in self._graph.cycles.get(name, (name,))]",
         "        marks = [self._maps[name].least()]",
-        "SIM",
+        "tests/unit/core/test_watermarks.py",
     ),
     Guard(
         "a missing interval keeps its last value",
@@ -392,7 +392,7 @@ GUARDS: Final = [
         "core/watermarks.py",
         "        nothing = Interval(FULL, Epoch(-1), BEGINNING, idle=False)\n        self._put(nothing)\n",
         "",
-        "SIM",
+        "tests/unit/core/test_watermarks.py",
     ),
     Guard(
         "arrival never falls behind the mark of an earlier owner",
@@ -400,7 +400,7 @@ GUARDS: Final = [
         "core/reading.py",
         "    return Micros(min(max(now, shard.mark), LAST))",
         "    return Micros(min(now, LAST))",
-        "SIM",
+        "tests/unit/core/test_reading.py",
     ),
     Guard(
         "a key is active before its timer is taken out",
@@ -408,7 +408,7 @@ GUARDS: Final = [
         "core/computing.py",
         "            self.state.touch(key)  # before",
         "            pass  # before",
-        "UNIT",
+        "tests/unit/core/test_state.py tests/unit/core/test_computing.py",
     ),
     Guard(
         "a key that is about to change is encoded first",
@@ -416,7 +416,7 @@ GUARDS: Final = [
         "core/state.py",
         "        if self.encoding and self._thaw(key):",
         "        if False:",
-        "UNIT",
+        "tests/unit/core/test_state.py tests/unit/core/test_computing.py",
     ),
     Guard(
         "a worker whose user code raised halts",
@@ -424,7 +424,7 @@ GUARDS: Final = [
         "core/worker.py",
         "        self.halted = messages.Failed(type(error).__name__, str(error))\n        self._to_coordinator(self.halted)",
         "        self._to_coordinator(messages.Failed(type(error).__name__, str(error)))",
-        "UNIT",
+        "tests/unit/core/test_worker.py",
     ),
     Guard(
         "what was spilled keeps its order",
@@ -432,7 +432,7 @@ GUARDS: Final = [
         "core/loops.py",
         "        if not self._spilled and self._weight < self._memory:",
         "        if self._weight < self._memory:",
-        "SIM",
+        "tests/unit/core/test_loops.py",
     ),
     Guard(
         "what was spilled holds the mark",
@@ -440,7 +440,7 @@ GUARDS: Final = [
         "core/loops.py",
         "        times.extend(spilled.oldest for spilled in self._spilled)\n",
         "",
-        "SIM",
+        "tests/unit/core/test_loops.py",
     ),
     Guard(
         "what the parents of a merge sent to each other goes again",
@@ -448,7 +448,7 @@ GUARDS: Final = [
         "recovery/retrace/worker.py",
         "            unsent.extend(bundle for parent in parents for bundle in parent.flush())",
         "            pass",
-        "SIM",
+        "tests/unit/recovery/test_retrace.py",
     ),
     Guard(
         "a yielded shard is not taken for a lost one",
@@ -456,7 +456,7 @@ GUARDS: Final = [
         "core/ownership.py",
         "and route.shard not in self._adopting and route.shard not in self._yielded",
         "and route.shard not in self._adopting",
-        "UNIT",
+        "tests/unit/core/test_ownership.py",
     ),
     Guard(
         "rows and batches keep the order of production",
@@ -464,7 +464,7 @@ GUARDS: Final = [
         "core/outbox.py",
         "            self._add_rows()  # sequences follow",
         "            pass  # sequences follow",
-        "UNIT",
+        "tests/unit/core/test_outbox.py",
     ),
     Guard(
         "idle sources hold nobody back",
@@ -472,6 +472,6 @@ GUARDS: Final = [
         "core/marking.py",
         "            if published < mark and (all_idle or node not in self._idle):",
         "            if published < mark:",
-        "UNIT",
+        "tests/unit/core/test_marking.py",
     ),
 ]
