@@ -34,6 +34,7 @@ from tidemill.core.graph import Graph
 from tidemill.core.ids import Epoch, Incarnation, Micros, NodeName, Peer, ShardId, StreamName, WorkerId
 from tidemill.core.ids import Sequence as Number
 from tidemill.core.keys import FULL, even_ranges
+from tidemill.core.limits import Limits
 from tidemill.core.link import Links
 from tidemill.core.messages import (
     Adopt,
@@ -50,7 +51,7 @@ from tidemill.core.order import BundleEntry, MarkEntry
 from tidemill.core.routing import Route
 from tidemill.core.shard import Place
 from tidemill.core.succession import new_shard
-from tidemill.core.worker import Limits, Worker
+from tidemill.core.worker import Worker
 from tidemill.recovery.nothing import Nothing
 
 ME = Peer(WorkerId(0), Incarnation(1))

@@ -28,6 +28,7 @@ class Flush(NamedTuple):
     accepted: list[Bundle]
     mark: Micros
     oldest_input: Micros  # the least event time among the records that were handled for it
+    weight: int  # of what was handled for it and of what it holds
 
 
 class Lane:
@@ -92,6 +93,9 @@ class Hosted:
         self.flush_number = 0
         self.released_mark = BEGINNING
         self.oldest_input = END
+        self._window = window
+        self._handled_weight = 0  # since the last flush
+        self._unreleased_weight = 0
         self.dirty = False  # something was handled since the last flush
         self.listed = False  # in the worker's rotation
         self.reading = False  # a source's read is under way
@@ -131,6 +135,8 @@ class Hosted:
         While the shard is being yielded it is only what it sent to itself; what others sent stays untaken and goes to
         the new owner.
         """
+        if self.waits_for_release():
+            return None
         if self.yielding:
             return self.loop.pop_from(self.id)
         if self.loop:
@@ -152,8 +158,18 @@ class Hosted:
     def unblock(self, sender: ShardId) -> None:
         self.queue.extend(self.blocked.pop(sender))
 
+    def waits_for_release(self) -> bool:
+        """So much was handled whose consequences may not leave yet that no more may be: a disk may be slow, or full."""
+        return self._handled_weight + self._unreleased_weight >= self._window
+
+    def held_back(self) -> bool:
+        """Nothing new may come in, from wherever."""
+        return self.congested() or self.waits_for_release()
+
     def worked_off(self, arrival: Arrival) -> None:
-        arrival.channel.worked += weight_of(arrival.item)
+        weight = weight_of(arrival.item)
+        self._handled_weight += weight
+        arrival.channel.worked += weight
         arrival.channel.owed = True
 
     # What leaves
@@ -172,10 +188,21 @@ class Hosted:
         self.flush_number += 1
         bundles = [*self.unsent, *self.shard.flush()]
         self.unsent = []
-        flush = Flush(self.flush_number, bundles, accepted, self.shard.output_mark(), self.oldest_input)
+        weight = self._handled_weight + sum(map(weight_of, bundles))
+        flush = Flush(self.flush_number, bundles, accepted, self.shard.output_mark(), self.oldest_input, weight)
         self.flushes.append(flush)
+        self._unreleased_weight += weight
+        self._handled_weight = 0
         self.oldest_input = END
         self.dirty = False
+        return flush
+
+    def next_released(self, number: int) -> Flush | None:
+        """The next flush that may leave, up to a number."""
+        if not self.flushes or self.flushes[0].number > number:
+            return None
+        flush = self.flushes.popleft()
+        self._unreleased_weight -= flush.weight
         return flush
 
     def push(self, item: Item, routing: Routing) -> None:

@@ -11,37 +11,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from tidemill.core import decisions as d
 from tidemill.core import effects, events, messages
 from tidemill.core.bundle import Bundle
 from tidemill.core.effects import Effect
-from tidemill.core.flow import WINDOW, Arrival
+from tidemill.core.flow import Arrival
 from tidemill.core.graph import Graph
 from tidemill.core.halves import WorkerDecisions, WorkerHalf
 from tidemill.core.hosted import Hosted
 from tidemill.core.ids import END, Micros, Peer, ShardId
+from tidemill.core.limits import Limits
 from tidemill.core.link import AnyMessage, Links
 from tidemill.core.marking import Reporter
 from tidemill.core.messages import Delivery
 from tidemill.core.order import BundleEntry, Entry, MarkEntry, WakeEntry
 from tidemill.core.reading import read_on, what_was_read
 from tidemill.core.routing import Routing
-from tidemill.core.shard import SourceShard
+from tidemill.core.shard import Shard, SourceShard
 from tidemill.errors import TidemillError
 
-
-class Limits(NamedTuple):
-    """How much and how often. The same for all workers of a run."""
-
-    full_bundle: int = 8_192  # records
-    read: int = 4_096  # records of one read of a source
-    report_every: Micros = Micros(10_000)
-    sign_of_life_every: Micros = Micros(1_000_000)
-    max_skew: Micros | None = None
-    window: int = WINDOW  # the weight that may be under way on a channel
-    loop_memory: int = 4 * WINDOW  # the weight of what came round a loop that a shard keeps in memory
+RECEIPTS_EVERY: Final = 16
+"""After so many turns the senders are told what was worked off, even if more is to be done."""
 
 
 class Worker:
@@ -59,6 +51,7 @@ class Worker:
         self.refused = 0
         self.now = Micros(0)
         self.halted: messages.Failed | None = None
+        self._turns = 0
         self._rotation: deque[Hosted] = deque()
         self._unflushed: dict[ShardId, Hosted] = {}
         self._out: list[Effect] = []
@@ -299,17 +292,23 @@ class Worker:
         if self._rotation:
             hosted = self._rotation.popleft()
             hosted.listed = False
-            if self._work(hosted):
+            self._turns += 1
+            again = self._work(hosted)
+            if again:
                 self._schedule(hosted)
-            if hosted.shard is not None and hosted.shard.produced >= self.limits.full_bundle:
+            # What a shard has leaves when it has nothing else to do, however busy the others are.
+            if hosted.dirty and hosted.shard is not None and (not again or self._is_full(hosted.shard)):
                 self._flush(hosted)
         if not self._rotation:
-            self._settle()
+            for hosted in list(self._unflushed.values()):
+                self._flush(hosted)
+        if not self._rotation or self._turns % RECEIPTS_EVERY == 0:
+            self._send_receipts()
 
-    def _settle(self) -> None:
-        """Nothing else is to be done: everything may leave."""
-        for hosted in list(self._unflushed.values()):
-            self._flush(hosted)
+    def _is_full(self, shard: Shard) -> bool:
+        return shard.produced >= self.limits.full_bundle
+
+    def _send_receipts(self) -> None:
         for peer, receipts in self.reporter.receipts(self.hosted):
             self._send(peer, receipts)
 
@@ -379,7 +378,7 @@ class Worker:
     def _read(self, hosted: Hosted) -> None:
         shard = hosted.shard
         assert isinstance(shard, SourceShard)
-        if hosted.reading or hosted.yielding or hosted.reread or shard.ended or hosted.congested():
+        if hosted.reading or hosted.yielding or hosted.reread or shard.ended or hosted.held_back():
             self._yield_if_drained(hosted)
         elif self.reporter.runs_ahead(shard.mark, self.limits.max_skew):
             hosted.reread = True
@@ -412,8 +411,8 @@ class Worker:
         hosted = self.hosted.get(shard)
         if hosted is None:
             return
-        while hosted.flushes and hosted.flushes[0].number <= number:
-            flush = hosted.flushes.popleft()
+        was_held_back = hosted.waits_for_release()
+        while (flush := hosted.next_released(number)) is not None:
             for bundle in flush.bundles:
                 hosted.push(bundle, self.routing)
             for bundle in flush.accepted:
@@ -422,6 +421,8 @@ class Worker:
         self._send_from(hosted)
         self._yield_if_drained(hosted)
         self._seal_if_due(hosted)
+        if was_held_back:
+            self._schedule(hosted)
 
     def _send_from(self, hosted: Hosted) -> None:
         for lane in hosted.lanes.values():

@@ -20,12 +20,13 @@ from tidemill.core.flow import Arrival
 from tidemill.core.graph import Graph
 from tidemill.core.ids import COORDINATOR, END, Peer
 from tidemill.core.keys import FULL, KeyRange
+from tidemill.core.limits import Limits
 from tidemill.core.link import Links
 from tidemill.core.messages import Adoption, ChannelId, Delivery, Lineage, ShardReport
 from tidemill.core.order import Entry
 from tidemill.core.routing import Route
 from tidemill.core.shard import Shard
-from tidemill.core.worker import Limits, Worker
+from tidemill.core.worker import Worker
 from tidemill.recovery.contract import WorkerBase
 
 ME, OTHER, THIRD = Peer(0, 1), Peer(1, 1), Peer(2, 1)

@@ -32,10 +32,10 @@ from tidemill.core import effects, events, messages
 from tidemill.core.flow import weight_of
 from tidemill.core.graph import Graph, Key, Late
 from tidemill.core.ids import BEGINNING, COORDINATOR, END, Peer
+from tidemill.core.limits import Limits
 from tidemill.core.link import RESEND_AFTER
 from tidemill.core.messages import Accepted, ChannelId
 from tidemill.core.order import BundleEntry, MarkEntry, WakeEntry
-from tidemill.core.worker import Limits
 
 IN = ChannelId(1, 1, 2, 1)
 OUT = ChannelId(2, 1, 3, 1)
