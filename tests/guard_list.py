@@ -474,4 +474,28 @@ GUARDS: Final = [
         "            if published < mark:",
         "tests/unit/core/test_marking.py",
     ),
+    Guard(
+        "a shard whose releases do not come is held back",
+        "Law 7",
+        "core/hosted.py",
+        "        if self.waits_for_release():\n            return None\n",
+        "",
+        "tests/unit/core/test_holding_back.py",
+    ),
+    Guard(
+        "senders get credit while more is to be done",
+        "Law 7",
+        "core/worker.py",
+        "        if not self._rotation or self._turns % RECEIPTS_EVERY == 0:",
+        "        if not self._rotation:",
+        "tests/unit/core/test_holding_back.py",
+    ),
+    Guard(
+        "a shard's output leaves when it is idle",
+        "Law 7",
+        "core/worker.py",
+        "(not again or self._is_full(hosted.shard))",
+        "self._is_full(hosted.shard)",
+        "tests/unit/core/test_holding_back.py",
+    ),
 ]

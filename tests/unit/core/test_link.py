@@ -79,6 +79,16 @@ def test_what_is_not_acknowledged_is_sent_again_after_a_while_and_again():
     assert len(mine.tick(2 * RESEND_AFTER)) == 2
 
 
+def test_waiting_begins_with_the_first_that_is_not_acknowledged():
+    """After a long rest nothing is sent again at once; and what comes later delays nothing."""
+    mine, _ = pair()
+    start = 10 * RESEND_AFTER
+    mine.send(OTHER, tell(0), start)
+    mine.send(OTHER, tell(1), start + RESEND_AFTER - 1)
+    assert mine.tick(start + RESEND_AFTER - 1) == []
+    assert len(mine.tick(start + RESEND_AFTER)) == 2
+
+
 def test_it_is_sent_again_a_part_at_a_time():
     mine, _ = pair()
     for n in range(2 * RESEND_AT_MOST):

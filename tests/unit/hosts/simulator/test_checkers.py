@@ -18,6 +18,7 @@ from tidemill.core import keys, messages
 from tidemill.core.coordinator import Commit, JournalEntry
 from tidemill.core.flow import BUNDLE_WEIGHT
 from tidemill.core.ids import BEGINNING, COORDINATOR, Peer
+from tidemill.core.loops import READ_BACK
 from tidemill.hosts.simulator.checkers import checker, judges, memory
 from tidemill.hosts.simulator.checkers.ending import InTime, Results
 from tidemill.hosts.simulator.checkers.memory import BoundedMemory
@@ -179,13 +180,13 @@ def test_a_commit_is_not_whole(pieces, said):
 def test_marks_fall():
     judge = MarksRise()
     wire = Wire(judge)
-    wire(BOSS, ONE, m.Marks([("count", 7)], []))
-    wire(BOSS, TWO, m.Marks([("count", 3)], []))
-    wire(BOSS, ONE, m.Marks([("count", 3)], []), number=1)  # sent again
+    wire(BOSS, ONE, m.Marks([("count", 7)], [], []))
+    wire(BOSS, TWO, m.Marks([("count", 3)], [], []))
+    wire(BOSS, ONE, m.Marks([("count", 3)], [], []), number=1)  # sent again
     wire(BOSS, TWO, m.Reset(2))
-    wire(BOSS, TWO, m.Marks([("count", 1)], []))
+    wire(BOSS, TWO, m.Marks([("count", 1)], [], []))
     assert judge.complaints == []
-    wire(BOSS, ONE, m.Marks([("count", 6)], []))
+    wire(BOSS, ONE, m.Marks([("count", 6)], [], []))
     assert judge.complaints == ["coordinator.1 told worker1.1 that count is at 6, after 7"]
 
 
@@ -200,7 +201,7 @@ def kept():
 def test_a_record_comes_from_behind_the_mark():
     judge, wire = kept()
     wire(ONE, TWO, delivery(10, 20))
-    wire(BOSS, TWO, m.Marks([("source:words", 20), ("count", 50)], []))
+    wire(BOSS, TWO, m.Marks([("source:words", 20), ("count", 50)], [], []))
     wire(ONE, TWO, delivery(20, 30, first=3))
     assert judge.complaints == []
     wire(ONE, TWO, delivery(19, first=5))
@@ -210,7 +211,7 @@ def test_a_record_comes_from_behind_the_mark():
 def test_records_that_may_be_behind_the_mark():
     judge, wire = kept()
     wire(ONE, TWO, delivery(10))
-    wire(BOSS, TWO, m.Marks([("source:words", 20)], []))
+    wire(BOSS, TWO, m.Marks([("source:words", 20)], [], []))
     wire(ONE, TWO, delivery(10))  # known already
     wire(BOSS, ONE, adopt(1, 8, "source:words"))
     wire(TWO, ONE, delivery(11, first=2, epoch=5))  # of a former owner
@@ -220,7 +221,10 @@ def test_records_that_may_be_behind_the_mark():
 
 
 def worker(**hosted):
-    core = Simple(hosted={1: Simple(id=1, adoption=Simple(epoch=5), node=Simple(name="count"), **hosted)})
+    core = Simple(
+        hosted={1: Simple(id=1, adoption=Simple(epoch=5), node=Simple(name="count"), **hosted)},
+        limits=Simple(window=60, full_bundle=60, loop_memory=60),
+    )
     return Simple(role="worker", peer=ONE, events=0, core=core)
 
 
@@ -237,9 +241,9 @@ def test_a_record_is_called_late():
 # ------------------------------------------------------------------------------------------------------------- memory
 
 
-def busy(queue=(), flushes=(), untaken=(), back_edge=False, blocked=()):
+def busy(queue=(), flushes=(), untaken=(), back_edge=False, blocked=(), loop=0):
     def arrivals(items):
-        return [Simple(channel=Simple(id=Simple(from_shard=3)), item=item) for item in items]
+        return [Simple(channel=Simple(id=Simple(from_shard=3, from_epoch=5)), item=item) for item in items]
 
     channel = Simple(untaken=lambda: list(untaken))
     return worker(
@@ -247,29 +251,42 @@ def busy(queue=(), flushes=(), untaken=(), back_edge=False, blocked=()):
         blocked={3: arrivals(blocked)},
         flushes=[Simple(bundles=[item]) for item in flushes],
         lanes={"sum": Simple(back_edge=back_edge, channels={2: channel})},
+        loop=Simple(weight=loop),
+        yielding=False,
     )
 
 
-FULL = [bundle(*range(34))] * 2
-OVERFULL = [bundle(*range(34))] * 5
+BUNDLE = bundle(*range(34))  # weighs 50
 
 OVERFLOWS = {
-    "a queue": ({"queue": FULL}, {"queue": OVERFULL}),
-    "a queue and what is blocked": ({"queue": FULL}, {"queue": FULL, "blocked": FULL}),
-    "what waits for others": ({"untaken": FULL}, {"untaken": OVERFULL}),
-    "what waits for its release": ({"flushes": FULL}, {"flushes": OVERFULL}),
+    "a queue": ({"queue": [BUNDLE] * 2}, {"queue": [BUNDLE] * 3}),
+    "a queue and what is blocked": ({"queue": [BUNDLE]}, {"queue": [BUNDLE] * 2, "blocked": [BUNDLE]}),
+    "what waits for others": ({"untaken": [BUNDLE] * 6}, {"untaken": [BUNDLE] * 7}),
+    "what waits for its release": ({"flushes": [BUNDLE] * 6}, {"flushes": [BUNDLE] * 7}),
+    "a loop": ({"loop": 1_600}, {"loop": 1_700}),
 }
 
 
 @pytest.mark.parametrize(("fits", "too_much"), OVERFLOWS.values(), ids=OVERFLOWS)
 def test_memory_grows(fits, too_much):
-    judge = BoundedMemory(window=60)
-    judge.sent(Simple(message=Simple(bundle=FULL[0])))
+    judge = BoundedMemory()
+    wire = Wire(judge)
+    wire(BOSS, ONE, adopt(1, 5))
+    wire(ONE, TWO, m.Delivery(m.ChannelId(1, 5, 2, 6), 1, BUNDLE))
     judge.handled(busy(**fits))
-    judge.handled(busy(untaken=OVERFULL, back_edge=True))
+    judge.handled(busy(untaken=[BUNDLE] * 20, back_edge=True))
     assert judge.complaints == []
     judge.handled(busy(**too_much))
     assert judge.complaints
+
+
+def test_a_restored_shard_may_have_much_to_send():
+    judge = BoundedMemory()
+    wire = Wire(judge)
+    wire(BOSS, TWO, adopt(1, 4))
+    wire(BOSS, ONE, adopt(1, 5))
+    judge.handled(busy(untaken=[BUNDLE] * 20))
+    assert judge.complaints == []
 
 
 # ---------------------------------------------------------------------------------------------------------------- end
@@ -343,11 +360,12 @@ def test_checkers_share_no_code_with_the_core():
 def test_constants_are_those_of_the_core():
     assert (checker.BEGINNING, checker.COORDINATOR) == (BEGINNING, COORDINATOR)
     assert memory.PER_BUNDLE == BUNDLE_WEIGHT
+    assert memory.READ_BACK == READ_BACK
 
 
 def test_all_judge_where_nothing_is_late():
     def names(late):
-        return {judge.name for judge in judges(oracle, "exactly once", 60, late=late).checkers}
+        return {judge.name for judge in judges(oracle, "exactly once", late=late).checkers}
 
     assert names(late=False) - names(late=True) == {"marks kept", "nobody late"}
 
