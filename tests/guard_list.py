@@ -498,4 +498,20 @@ GUARDS: Final = [
         "self._is_full(hosted.shard)",
         "tests/unit/core/test_holding_back.py",
     ),
+    Guard(
+        "the sender says whether its edge closes a cycle",
+        "Law 7",
+        "core/worker.py",
+        "hosted.channel(message.channel, sender, back_edge=message.back_edge)",
+        "hosted.channel(message.channel, sender, back_edge=False)",
+        "tests/unit/core/test_worker.py",
+    ),
+    Guard(
+        "a shard is drained when others answer for what they took",
+        "Time",
+        "core/hosted.py",
+        "(channel.drained and channel.oldest() is None)",
+        "channel.drained",
+        "tests/unit/core/test_hosted.py",
+    ),
 ]

@@ -103,7 +103,7 @@ class Coordinator:
             messages.Report: self._report,
             messages.Yielded: self._yielded,
             messages.Sealed: self._sealed,
-            messages.Tell: lambda sender, message: self._decide(self.half.told(sender, message.payload)),
+            messages.Tell: self._half_told,
             messages.Failed: self._failed,
         }
         self._on_decision: dict[type, Callable[[Any], None]] = {
@@ -171,6 +171,10 @@ class Coordinator:
         self.members.heard(sender, self.now)
         for message in arrived:
             self._on_message[type(message)](sender, message)
+
+    def _half_told(self, sender: Peer, message: messages.Tell) -> None:
+        if self.phase != "gathering":  # what was said to an older coordinator's half is nothing to this one
+            self._decide(self.half.told(sender, message.payload))
 
     def _dismiss(self, peer: Peer) -> None:
         """Tells a process that was given up, outside of any link: it has none here any more."""
@@ -298,7 +302,8 @@ class Coordinator:
         if self.phase == "gathering" and self.members.worth_recovering(self.now) and self.members.alive():
             self._begin()
         self._recover_if_possible()
-        self._decide(self.half.ticked(self.now))
+        if self.phase != "gathering":  # the half has been told to begin
+            self._decide(self.half.ticked(self.now))
         if self.now - self._published_at >= self.plan.publish_every or self.now < self._published_at:
             self._published_at = self.now
             self._publish_marks()

@@ -222,12 +222,12 @@ class Hosted:
         return nothing_here and all(channel.drained and channel.oldest() is None for channel in channels)
 
     def drained(self) -> bool:
-        """Everything that it will produce as it is has been taken, by others or by itself."""
+        """Everything that it will produce as it is has been taken, by others or by itself, and they answer for it."""
         return (
             not self.dirty
             and not self.flushes
             and all(
-                channel.drained or shard in self.yielding_together
+                (channel.drained and channel.oldest() is None) or shard in self.yielding_together
                 for lane in self.lanes.values()
                 for shard, channel in lane.channels.items()
             )

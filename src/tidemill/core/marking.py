@@ -141,7 +141,7 @@ class Reporter:
         assert shard is not None
         if isinstance(shard, SourceShard):
             return shard.idle and held.at_rest()
-        senders = self._graph.senders[held.node.name]
+        senders = self._graph.outside_senders[held.node.name]  # those on its own cycle are idle with it
         nobody_sends = bool(self._idle) and all(sender in self._idle for sender in senders)
         return nobody_sends and mark == shard.outside and held.at_rest()
 

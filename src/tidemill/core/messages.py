@@ -30,15 +30,19 @@ class ChannelId(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Delivery(msgspec.Struct, frozen=True):
+    """`back_edge` is the sender's word that its edge closes a cycle: the receiver may not know its route yet."""
+
     channel: ChannelId
     number: int
     bundle: Bundle
+    back_edge: bool = False
 
 
 class InBand(msgspec.Struct, frozen=True, array_like=True, tag="in-band"):
     channel: ChannelId
     number: int
     marker: bytes
+    back_edge: bool = False
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):
@@ -219,7 +223,7 @@ class _WirePacket(msgspec.Struct, frozen=True, array_like=True):
     number: int
     acked: int
     message: Message | None
-    delivery: tuple[ChannelId, int, bytes] | None
+    delivery: tuple[ChannelId, int, bytes, bool] | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -229,7 +233,7 @@ _decode = msgspec.msgpack.Decoder(_WirePacket).decode
 def encode_packet(packet: Packet) -> bytes:
     message, delivery = packet.message, None
     if isinstance(message, Delivery):
-        delivery = (message.channel, message.number, encode_bundle(message.bundle))
+        delivery = (message.channel, message.number, encode_bundle(message.bundle), message.back_edge)
         message = None
     return _encode(_WirePacket(packet.sender, packet.to, packet.number, packet.acked, message, delivery))
 
@@ -238,6 +242,6 @@ def decode_packet(data: bytes, graph: Graph) -> Packet:
     wire = _decode(data)
     message: Message | Delivery | None = wire.message
     if wire.delivery is not None:
-        channel, number, bundle = wire.delivery
-        message = Delivery(channel, number, decode_bundle(bundle, graph))
+        channel, number, bundle, back_edge = wire.delivery
+        message = Delivery(channel, number, decode_bundle(bundle, graph), back_edge)
     return Packet(Peer(*wire.sender), Peer(*wire.to), wire.number, wire.acked, message)

@@ -246,8 +246,7 @@ class Worker:
         if hosted is None:
             self.refused += 1
             return
-        back_edge = self._closes_cycle(message.channel, hosted)
-        channel = hosted.channel(message.channel, sender, back_edge=back_edge)
+        channel = hosted.channel(message.channel, sender, back_edge=message.back_edge)
         if channel is None:
             self.refused += 1
             return
@@ -269,10 +268,6 @@ class Worker:
         if hosted is None or hosted.shard is None or hosted.adoption.epoch != channel.to_epoch:
             return None
         return hosted
-
-    def _closes_cycle(self, channel: messages.ChannelId, hosted: Hosted) -> bool:
-        route = self.routing.get(channel.from_shard)
-        return route is not None and (route.node, hosted.node.name) in self.graph.back_edges
 
     def _receipts(self, _: Peer, message: messages.Receipts) -> None:
         for receipt in message.receipts:
@@ -430,9 +425,9 @@ class Worker:
                 for number, item in channel.sendable() if channel.backlogged else ():
                     assert channel.owner is not None
                     if isinstance(item, Bundle):
-                        self._send(channel.owner, Delivery(channel.id, number, item))
+                        self._send(channel.owner, Delivery(channel.id, number, item, channel.back_edge))
                     else:
-                        self._send(channel.owner, messages.InBand(channel.id, number, item))
+                        self._send(channel.owner, messages.InBand(channel.id, number, item, channel.back_edge))
 
     def _acknowledge(self, decision: d.Acknowledge) -> None:
         hosted = self.hosted.get(decision.channel.to_shard)
@@ -481,7 +476,7 @@ class Worker:
     def _marks(self, _: Peer, message: messages.Marks) -> None:
         touched = self.reporter.published(message)
         for hosted in self.hosted.values():
-            if any(sender in touched for sender in self.graph.senders[hosted.node.name]):
+            if hosted.yielding or any(sender in touched for sender in self.graph.senders[hosted.node.name]):
                 self._schedule(hosted)
             for lane in hosted.lanes.values():
                 for accepted in message.accepted if lane.in_cycle else ():

@@ -345,7 +345,9 @@ def test_what_it_sent_to_itself_counts_too():
     sends(held, "count")
     assert not held.drained()
     channel = held.lanes["count"].channels[2]
-    channel.receipt(Receipt(channel.id, 1, 0, 0))
+    channel.receipt(Receipt(channel.id, 1, 0, 7))
+    assert not held.drained(), "it is taken, but no report that the authority holds has it yet"
+    channel.accepted(1, 7)
     assert held.drained()
 
 

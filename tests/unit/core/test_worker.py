@@ -702,6 +702,9 @@ def test_a_shard_that_feeds_itself_is_yielded_when_its_own_records_are_through()
     assert delivered(worker) == [("a", 0, 5)]
     assert yielded(worker) == []
     worker.take_receipt(OUT, 1)
+    assert yielded(worker) == []
+    worker.publish(messages.Accepted(2, 1, 99))
+    worker.work()
     assert yielded(worker) == [messages.Yielded(2, 1)]
 
 
