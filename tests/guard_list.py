@@ -422,7 +422,8 @@ GUARDS: Final = [
         "a worker whose user code raised halts",
         "Law 2",
         "core/worker.py",
-        "        self.halted = messages.Failed(type(error).__name__, str(error))\n        self._to_coordinator(self.halted)",
+        "        self.halted = messages.Failed(type(error).__name__, str(error))\n"
+        "        self._to_coordinator(self.halted)",
         "        self._to_coordinator(messages.Failed(type(error).__name__, str(error)))",
         "tests/unit/core/test_worker.py",
     ),
