@@ -17,7 +17,8 @@ from tidemill.hosts.simulator.faults import swarm
 from tidemill.hosts.simulator.trial import MECHANISMS, attempt
 from tidemill.hosts.simulator.workloads import WORKLOADS
 
-SEEDS = range(1, 11)
+SEEDS = range(10)
+"""For each workload ten of its own: the seed alone chooses the faults."""
 
 HAPPEN = {
     "lost",
@@ -42,7 +43,8 @@ HAPPEN = {
 def campaign(workload, mechanism):
     """What happened how often over all seeds, each of them good."""
     counts: Counter[str] = Counter()
-    for seed in SEEDS:
+    first = 100 * list(WORKLOADS).index(workload)
+    for seed in (first + n for n in SEEDS):
         outcome = good(attempt(WORKLOADS[workload], MECHANISMS[mechanism], seed)).outcome
         assert outcome.events >= 2_000
         counts += outcome.counts + Counter(crashed=bool(outcome.crashes))

@@ -19,7 +19,8 @@ from tidemill.core.coordinator import Coordinator, Plan, decode_commit, decode_e
 from tidemill.core.events import MergeAsked, MoveAsked, SplitAsked
 from tidemill.core.graph import Graph
 from tidemill.core.ids import Incarnation, Micros, NodeName, Peer, ShardId, WorkerId
-from tidemill.core.worker import Limits, Worker
+from tidemill.core.limits import Limits
+from tidemill.core.worker import Worker
 from tidemill.hosts.simulator.disk import Disk
 from tidemill.hosts.simulator.faults import CrashPoint, Faults
 from tidemill.hosts.simulator.network import Network
@@ -66,6 +67,13 @@ class Outcome:
         return {sink: [batch for piece in pieces for batch in piece] for sink, pieces in self.pieces.items()}
 
 
+def _limits(faults: Faults) -> Limits:
+    limits = Limits(report_every=Micros(20_000))
+    if not faults.window:
+        return limits
+    return limits._replace(window=faults.window, full_bundle=faults.window, loop_memory=faults.window)
+
+
 class Simulation:
     """One run of a pipeline under one seed."""
 
@@ -85,7 +93,7 @@ class Simulation:
         self.mechanism = mechanism
         self.seed = seed
         self.faults = faults or Faults()
-        self.limits = limits or Limits(report_every=Micros(20_000))
+        self.limits = limits or _limits(self.faults)
         self.world = World(seed)
         self.watch = watch or Watch()
         self.network = Network(self.world, self.faults, graph, self.watch)
@@ -248,6 +256,7 @@ class Simulation:
         """`kill -9`, at any moment."""
         if process.alive:
             process.die()
+            self.counts["killed"] += 1
             self.tell(f"{process.peer} is killed")
             self._bury(process)
 
@@ -282,6 +291,7 @@ class Simulation:
             (faults.full_disks, self.fill_disk),
             (faults.reroutings, self._reroute),
             (faults.second_coordinators, self.doubt_coordinator),
+            (faults.second_workers, self._double_somebody),
         ):
             for _ in range(times):
                 # Most of the work is done at once, or after the first recovery; little happens between the two.
@@ -364,8 +374,11 @@ class Simulation:
         else:
             process.tell(lambda: MergeAsked(process.clock(), shard))
 
-    def speculate(self, place: WorkerId) -> None:
-        """A second process is started for a worker, and the first one lives on."""
-        self.counts["second incarnation"] += 1
+    def _double_somebody(self) -> None:
+        self.double(self.world.chance.choice(list(self.workers)))
+
+    def double(self, place: WorkerId) -> None:
+        """A second process is started for a worker, as by speculation, and the first one lives on."""
+        self.counts["second worker"] += 1
         self._trouble()
         self._start_worker(place)

@@ -15,7 +15,8 @@ Role = Literal["worker", "coordinator"]
 Moment = Literal["before", "after", "torn"]
 
 REACH: Final[dict[Role, dict[str, int]]] = {
-    "worker": {"Send": 1_500, "Read": 60, "Append": 400, "OpenLog": 40, "Stage": 80, "CloseStage": 12, "Exit": 4},
+    "worker": {"Send": 1_500, "Read": 60, "Append": 400, "OpenLog": 40, "Spill": 40, "ReadBack": 20}
+    | {"DropSpill": 3, "Stage": 80, "CloseStage": 12, "Exit": 4},
     "coordinator": {"Send": 300, "Claim": 2, "Journal": 2, "Note": 14, "Forget": 2, "Exit": 1},
 }
 """The effects that a process may die of, and up to the how-manieth of all of its role's: most runs have so many."""
@@ -54,6 +55,8 @@ class Faults:
     clock_offset: int = 0  # wall clocks disagree by up to this much
     reroutings: int = 0  # moves, splits and merges asked for
     second_coordinators: int = 0  # one is started while the old one is only paused
+    second_workers: int = 0  # one is started although the old one lives
+    window: int = 0  # the weight that a channel may hold, a loop in memory, a bundle; 0: more than any run needs
     wire: bool = False  # packets are really made bytes and back
 
     @property
@@ -98,6 +101,8 @@ def swarm(seed: int, budget: Budget | None = None) -> Faults:
         ("clock_offset", 0.4, chance.choice((1_000, 60_000_000, 3_600_000_000))),
         ("reroutings", 0.4, chance.randint(1, 4)),
         ("second_coordinators", 0.15, 1),
+        ("second_workers", 0.15, 1),
+        ("window", 0.4, chance.choice((24, 100, 600))),
         ("wire", 0.2, True),
     ):
         values[name] = some(name, probability, value, getattr(quiet, name))

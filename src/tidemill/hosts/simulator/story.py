@@ -75,5 +75,7 @@ _SENTENCES = {
     "clock_offset": "wall clocks disagree by up to {seconds:g} s",
     "reroutings": "{0} times somebody asks for a range to be moved, split or merged",
     "second_coordinators": "a coordinator is thought dead, and another takes its place",
+    "second_workers": "a second process is started for a worker that lives",
+    "window": "there is room for little: a channel holds {0} records, a bundle no more either",
     "wire": "every packet is made bytes and back",
 }

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tidemill.core.flow import WINDOW
 from tidemill.hosts.simulator.checkers import judges
 from tidemill.hosts.simulator.cluster import Outcome, Simulation
 from tidemill.hosts.simulator.faults import Faults, swarm
@@ -57,7 +56,7 @@ def attempt(
 ) -> Verdict:
     """Runs it. Without `faults`, the seed chooses them; `plan` may plan more before the cluster starts."""
     pipeline, oracle = workload.build(seed)
-    watch = judges(oracle, mechanism.promise, WINDOW, late=workload.late)
+    watch = judges(oracle, mechanism.promise, late=workload.late)
     simulation = Simulation(
         pipeline.graph(),
         mechanism,

@@ -241,7 +241,7 @@ def test_a_record_is_called_late():
 # ------------------------------------------------------------------------------------------------------------- memory
 
 
-def busy(queue=(), flushes=(), untaken=(), back_edge=False, blocked=(), loop=0):
+def busy(queue=(), flushes=(), untaken=(), in_cycle=False, blocked=(), loop=0):
     def arrivals(items):
         return [Simple(channel=Simple(id=Simple(from_shard=3, from_epoch=5)), item=item) for item in items]
 
@@ -250,7 +250,7 @@ def busy(queue=(), flushes=(), untaken=(), back_edge=False, blocked=(), loop=0):
         queue=arrivals(queue),
         blocked={3: arrivals(blocked)},
         flushes=[Simple(bundles=[item]) for item in flushes],
-        lanes={"sum": Simple(back_edge=back_edge, channels={2: channel})},
+        lanes={"sum": Simple(in_cycle=in_cycle, channels={2: channel})},
         loop=Simple(weight=loop),
         yielding=False,
     )
@@ -274,7 +274,7 @@ def test_memory_grows(fits, too_much):
     wire(BOSS, ONE, adopt(1, 5))
     wire(ONE, TWO, m.Delivery(m.ChannelId(1, 5, 2, 6), 1, BUNDLE))
     judge.handled(busy(**fits))
-    judge.handled(busy(untaken=[BUNDLE] * 20, back_edge=True))
+    judge.handled(busy(untaken=[BUNDLE] * 20, in_cycle=True))
     assert judge.complaints == []
     judge.handled(busy(**too_much))
     assert judge.complaints

@@ -38,7 +38,7 @@ class Judges(Watch):
             checker.ended(outcome)
 
 
-def judges(oracle: Oracle, promise: str, window: int, *, late: bool) -> Judges:
+def judges(oracle: Oracle, promise: str, *, late: bool) -> Judges:
     """Those that judge a run. Where records are late on purpose, two have nothing to say."""
     checkers: list[Checker] = [
         Results(oracle, promise),
@@ -48,6 +48,6 @@ def judges(oracle: Oracle, promise: str, window: int, *, late: bool) -> Judges:
         OneCoordinator(),
         WholeCommit(),
         MarksRise(),
-        BoundedMemory(window),
+        BoundedMemory(),
     ]
     return Judges(checkers if late else [*checkers, MarksKept(), NobodyLate()])
