@@ -132,6 +132,21 @@ def test_while_it_is_yielded_it_handles_only_what_it_sent_to_itself():
     assert held.next_arrival() is None
 
 
+def test_of_a_loop_on_disk_a_part_is_read_back_when_there_is_room_and_all_of_it_to_yield():
+    held = hosted(cycle(), "step-1", window=40)
+    for place in range(40):
+        arrive(held, ("a", place, 1), sender=3, back_edge=True, first=place + 1)
+    held.loop._asked = 0
+    assert held.to_read_back() == 0, "memory is full"
+    held.yielding = True
+    assert held.to_read_back() == 37
+    held.loop._asked = 0
+    held.yielding = False
+    for _ in range(3):
+        held.next_arrival()
+    assert held.to_read_back() == 32
+
+
 def test_working_off_gives_credit_by_weight():
     held = hosted()
     arrival = arrive(held, ("a", 1, 1), ("b", 2, 2))
@@ -247,6 +262,16 @@ def test_when_a_receiver_is_split_what_it_had_not_taken_is_cut_again():
     routing.change([3], [route(7, "step-2", OTHER, range=LEFT), route(8, "step-2", OTHER, range=RIGHT)])
     follow(held, routing)
     assert sends(held, "step-2") == {7: [(A, 2, 2)], 8: [(B, 1, 1), (B, 3, 3)]}
+
+
+def test_a_marker_for_a_receiver_that_is_no_more_is_dropped():
+    """A change of routing rides on the mechanism: whoever comes next has seen it, or begins behind it."""
+    held, routing = chained()
+    follow(held, routing)
+    held.push(b"marker", routing)
+    routing.change([3, 4], [route(9, "step-2", OTHER)])
+    follow(held, routing)
+    assert sends(held, "step-2") == {}
 
 
 def test_when_receivers_are_merged_what_they_had_not_taken_goes_to_the_one():

@@ -68,6 +68,7 @@ def test_one_who_has_nothing_to_say_acknowledges_at_the_tick_or_after_many():
     for n in range(ACKNOWLEDGE_EVERY):
         sends += theirs.receive(mine.send(OTHER, tell(n), 0).packet, 0)[1]
     assert [send.packet.acked for send in sends] == [1 + ACKNOWLEDGE_EVERY]
+    assert theirs.tick(0) == []
 
 
 def test_what_is_not_acknowledged_is_sent_again_after_a_while_and_again():
@@ -151,6 +152,7 @@ def test_whoever_was_heard_of_replaces_the_one_before():
     assert mine.tick(RESEND_AFTER) == [], "nobody goes on talking to it"
     assert mine.gave_up(old.me)
     mine.heard_of(Peer(COORDINATOR, 1))
+    assert mine.gave_up(old.me), "it does not come back"
     assert not mine.gave_up(Peer(COORDINATOR, 2))
 
 
@@ -170,6 +172,7 @@ def test_giving_up_an_older_one_leaves_the_newest():
     mine.receive(newest.send(ME, tell(1), 0).packet, 0)
     mine.give_up(Peer(1, 1))
     assert told(mine.receive(newest.send(ME, tell(2), 0).packet, 0)[0]) == [2]
+    assert mine.gave_up(Peer(1, 2))
 
 
 def test_a_message_outside_of_any_link_needs_none():

@@ -243,6 +243,14 @@ def test_a_computation_is_idle_when_all_its_senders_are_and_nothing_is_left_to_d
     assert not is_idle(made, held, now=50)
 
 
+def test_a_computation_is_not_idle_while_something_of_a_loop_waits():
+    made, held = reporter(), hosted(mark=5)
+    held.shard.mark = held.shard.outside = 5
+    told(made, idle=("words-source", "more-source"))
+    arrive(held, 9, back_edge=True)
+    assert not is_idle(made, held)
+
+
 def test_a_computation_with_a_timer_to_come_before_its_mark_is_not_idle():
     made, held = reporter(), hosted(mark=3)
     held.shard.mark = held.shard.outside = 5

@@ -140,6 +140,24 @@ def test_shards_are_spread_evenly_each_node_s_by_itself(shards, workers):
     assert table.complete()
 
 
+def test_a_node_s_shards_are_spread_before_all_of_them_are():
+    """One worker has more to do, but nothing of this node: it is better for the node to be in two places."""
+    table = owned()
+    table.place([4, 5], [ME], {})
+    table.place([2], [OTHER], {})
+    assert table.place([3], [ME, OTHER], {}) == [(3, ME)]
+    table.place([2, 3, 4], [ME, OTHER], {})
+    assert [shard for shard in table.of(OTHER) if shard in (2, 3)] in ([2], [3])
+
+
+def test_a_shard_may_be_superseded_while_it_is_being_given():
+    table = owned()
+    table.place([2], [ME], {})
+    table.supersede([2], [NewShard("count", LEFT, 50, Lineage(50, LEFT, []))])
+    assert table.of(ME) == []
+    assert table.place([50], [ME], {}) == [(50, ME)]
+
+
 def test_where_a_shard_is_to_go_is_where_it_goes_if_that_worker_is_alive():
     table = owned()
     placed = dict(table.place(everything(table), [ME, OTHER], {2: OTHER.worker, 3: OTHER.worker, 4: THIRD.worker}))
