@@ -1,7 +1,7 @@
 """How much does the simulator try, and how fast?
 
-Every seed is one run of five workers: a workload, a mechanism, the faults that the seed chooses, and one more crash that
-is aimed at a cell of the matrix of effects against moments, in turns, so that no cell stays empty by chance. All
+Every seed is one run of five workers: a workload, a mechanism, the faults that the seed chooses, and one more crash
+that is aimed at a cell of the matrix of effects against moments, in turns, so that no cell stays empty by chance. All
 checkers judge every run. Two processes share the seeds.
 """
 

@@ -126,7 +126,7 @@ def _effects(base: Base, workload: str, mechanism: str) -> Counter[tuple[str, st
 QUIET: Final = Base(Faults())
 
 RESTLESS: Final = Base(
-    Faults(window=24), several(at(25_000, move_all), at(90_000, pause(1, 12_000_000)), at(100_000, kill(2)))
+    Faults(window=32), several(at(25_000, move_all), at(90_000, pause(1, 12_000_000)), at(100_000, kill(2)))
 )
 """A run in which every effect occurs: there is little room, one worker dies, another is given up, and learns of it."""
 

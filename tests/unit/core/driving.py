@@ -173,11 +173,19 @@ class DrivenWorker(Driven):
         self.half.decisions = decisions
         self.happen(events.Ticked(self.now))
 
-    def deliver(self, channel: ChannelId, item: Any, sender: Peer = OTHER, number: int | None = None) -> None:
+    def deliver(
+        self,
+        channel: ChannelId,
+        item: Any,
+        sender: Peer = OTHER,
+        *,
+        number: int | None = None,
+        back_edge: bool = False,
+    ) -> None:
         """A bundle or a marker comes from a shard elsewhere."""
         self._numbers[channel] = number or self._numbers.get(channel, 0) + 1
         kind = messages.InBand if isinstance(item, bytes) else Delivery
-        self.hear(sender, kind(channel, self._numbers[channel], item))
+        self.hear(sender, kind(channel, self._numbers[channel], item, back_edge))
 
     def take_receipt(self, channel: ChannelId, taken: int, worked: int = 0, report: int = 0, by: Peer = OTHER) -> None:
         self.hear(by, messages.Receipts([messages.Receipt(channel, taken, worked, report)]))

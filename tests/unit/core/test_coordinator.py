@@ -138,6 +138,27 @@ def test_or_with_some_of_them_when_it_has_waited_long_enough():
     assert {given.shard for given in made.adopted(ME)} == {SOURCE, COUNT, SINK}
 
 
+def test_the_mechanism_hears_nothing_before_it_begins():
+    """What was said to an older coordinator's half is nothing to this one; nor may it decide before it knows its
+    journal."""
+
+    class Early(Deciding):
+        def ticked(self, now):
+            self.events.append(("ticked", now))
+            return ()
+
+    half = Early()
+    made = coordinator(half, workers=2, generation=2)
+    made.join(ME)
+    made.hear(ME, messages.Tell(b"word"))
+    made.tick()
+    assert half.events == []
+    made.join(OTHER)
+    made.hear(ME, messages.Tell(b"word"))
+    made.tick()
+    assert [event[0] for event in half.events] == ["begin", "told", "ticked"]
+
+
 def test_workers_learn_the_whole_table_first_then_differences():
     made = coordinator(workers=2)
     made.join(ME, OTHER)

@@ -7,6 +7,7 @@ from tests.unit.core.pipes import Count, bundle, pipeline
 from tidemill.core import decisions as d
 from tidemill.core import messages
 from tidemill.core.flow import BUNDLE_WEIGHT
+from tidemill.core.keys import KeyRange
 from tidemill.core.limits import Limits
 from tidemill.core.messages import ChannelId
 from tidemill.core.worker import RECEIPTS_EVERY
@@ -63,7 +64,7 @@ def test_what_a_shard_has_leaves_when_it_is_idle_however_busy_another_is():
     half = Told()
     worker = DrivenWorker(pipeline(Count), half)
     source, sink = (node.name for node in (*worker.core.graph.of_kind("source"), *worker.core.graph.of_kind("sink")))
-    low, high = messages.KeyRange(0, 2**63), messages.KeyRange(2**63, 2**64)
+    low, high = KeyRange(0, 2**63), KeyRange(2**63, 2**64)
     worker.routes(
         route(1, source, OTHER),
         route(2, "count", None, range=low),

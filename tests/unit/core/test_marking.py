@@ -251,6 +251,15 @@ def test_a_computation_is_not_idle_while_something_of_a_loop_waits():
     assert not is_idle(made, held)
 
 
+def test_a_cycle_behind_an_idle_source_is_idle_with_it():
+    made, held = reporter(cycle()), hosted(cycle(), "step-1", mark=5)
+    held.shard.mark = held.shard.outside = 5
+    assert not is_idle(made, held)
+    told(made, idle=("words-source",))
+    made.forget(2)
+    assert is_idle(made, held, now=30)
+
+
 def test_a_computation_with_a_timer_to_come_before_its_mark_is_not_idle():
     made, held = reporter(), hosted(mark=3)
     held.shard.mark = held.shard.outside = 5

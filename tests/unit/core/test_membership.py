@@ -39,6 +39,7 @@ def test_who_joined_is_a_member():
 def test_a_newer_incarnation_replaces_the_older_one():
     made = members(A1, B1)
     assert made.join(A2, 5) == A1
+    assert made.gave_up(A1)
     made.lose(A1, 5)
     assert made.alive() == [A2, B1]
     assert made.gave_up(A1)
@@ -77,6 +78,16 @@ def test_the_end_of_an_older_one_is_not_the_newest_s():
     assert not made.gave_up(A2)
 
 
+def test_whatever_ends_last_the_newest_stays_known():
+    made = members(A1)
+    made.lose(A2, 5)
+    assert made.gave_up(A2), "it never came, and has ended"
+    made.lose(A1, 6)
+    assert made.gave_up(A2)
+    assert made.gave_up(A1)
+    assert not made.gave_up(Peer(0, 3))
+
+
 def test_long_silence_is_noticed_and_words_break_it():
     made = members(A1, B1)
     assert ticked(made, STEP, SILENCE - STEP) == []
@@ -96,8 +107,10 @@ def test_one_who_was_away_forgives_everybody():
 def test_a_clock_that_went_back_is_being_away():
     made = members(A1)
     ticked(made, STEP, SILENCE - STEP)
+    made.heard(A1, SILENCE - STEP)
     assert made.tick(5) == []
     assert ticked(made, 5 + STEP, SILENCE) == []
+    assert ticked(made, SILENCE + STEP, SILENCE + STEP) == [A1], "what it said in the future does not count"
 
 
 def test_all_of_them_are_worth_recovering_at_once_some_after_patience():
@@ -109,6 +122,12 @@ def test_all_of_them_are_worth_recovering_at_once_some_after_patience():
     made.lose(B1, PATIENCE)
     assert not made.worth_recovering(PATIENCE + 1)
     assert made.worth_recovering(2 * PATIENCE)
+
+
+def test_patience_begins_with_the_first_that_comes():
+    made = members(A1, expected=3)
+    made.join(B1, PATIENCE - 1)
+    assert made.worth_recovering(PATIENCE)
 
 
 def test_nobody_is_never_enough():

@@ -36,7 +36,7 @@ LINEAGES = st.recursive(
 ROUTES = st.builds(Route, NUMBERS, NAMES, RANGES, NUMBERS, st.none() | PEERS)
 
 MESSAGES: dict[type, st.SearchStrategy] = {
-    m.InBand: st.builds(m.InBand, CHANNELS, NUMBERS, st.binary()),
+    m.InBand: st.builds(m.InBand, CHANNELS, NUMBERS, st.binary(), st.booleans()),
     m.Receipts: st.builds(m.Receipts, st.lists(st.builds(m.Receipt, CHANNELS, NUMBERS, NUMBERS, NUMBERS))),
     m.Hello: st.just(m.Hello()),
     m.Adopt: st.builds(m.Adopt, st.lists(st.builds(m.Adoption, NUMBERS, NAMES, RANGES, NUMBERS, LINEAGES))),
@@ -92,16 +92,16 @@ def test_a_bare_acknowledgement_carries_nothing():
 ROWS = st.lists(st.tuples(st.text(max_size=3) | st.none(), st.integers(-9, 9), TIMES.filter(lambda at: at != END)))
 
 
-@given(ROWS.filter(bool), CHANNELS, NUMBERS, st.data())
-def test_a_bundle_makes_the_journey_with_its_identities(rows, channel, number, data):
+@given(ROWS.filter(bool), CHANNELS, NUMBERS, st.booleans(), st.data())
+def test_a_bundle_makes_the_journey_with_its_identities(rows, channel, number, back_edge, data):
     whole = bundle(*rows, origin=2**40, first=7)
     places = sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1)))
     sent = whole.take(np.array(places))
-    packet = Packet(ME, OTHER, 3, 4, m.Delivery(channel, number, sent))
+    packet = Packet(ME, OTHER, 3, 4, m.Delivery(channel, number, sent, back_edge))
     again = decode_packet(encode_packet(packet), GRAPH)
     assert (again.sender, again.to, again.number, again.acked) == (ME, OTHER, 3, 4)
     assert isinstance(again.message, m.Delivery)
-    assert (again.message.channel, again.message.number) == (channel, number)
+    assert (again.message.channel, again.message.number, again.message.back_edge) == (channel, number, back_edge)
     assert records_of(again.message.bundle) == records_of(sent)
     assert again.message.bundle.oldest == sent.oldest
     assert again.message.bundle.batch.schema == sent.batch.schema

@@ -734,6 +734,50 @@ def test_what_comes_round_a_loop_goes_before_what_comes_from_outside():
     assert [rows_of(entry.bundle)[0][0] for _, _, entry, _ in worker.half.of("handled") if entry] == ["a", "b"]
 
 
+def test_whether_an_edge_closes_a_cycle_is_the_sender_s_to_say():
+    """Its shard may be so new that its route is not known here yet. A loop must not wait for what it holds up."""
+    worker = hopping(window=1)
+    worker.routes(route(3, "counts-sink", None, epoch=2))
+    worker.deliver(IN, bundle(("a", 0, 5)))
+    worker.work()
+    worker.deliver(IN, bundle(("b", 0, 5), first=2))
+    assert worker.core.hosted[2].congested()
+    worker.half.events.clear()
+    worker.decide(d.Release(2, 99))
+    worker.deliver(ChannelId(77, 1, 2, 1), bundle(("c", 0, 5), stream="again", origin=77), back_edge=True)
+    worker.work()
+    assert [rows_of(entry.bundle)[0][0] for _, _, entry, _ in worker.half.of("handled")] == ["c"]
+
+
+def test_it_says_itself_which_of_its_edges_close_a_cycle():
+    worker = hopping()
+    worker.deliver(IN, bundle(("a", 1, 5), ("b", 0, 5)))
+    worker.work()
+    assert [packet.message.back_edge for packet in worker.to_itself] == [True]
+    assert [each.back_edge for each in worker.deliveries()] == [False]
+
+
+def test_inside_a_cycle_a_shard_is_not_yielded_while_it_alone_answers_for_what_was_taken():
+    worker = DrivenWorker(cycle(Pass, Pass))
+    worker.routes(
+        route(1, "words-source", OTHER),
+        route(2, "step-1", ME),
+        route(3, "step-2", OTHER, epoch=4),
+        route(4, "sink", OTHER),
+    )
+    worker.adopt(adoption(2, "step-1"))
+    worker.work()
+    worker.deliver(IN, bundle(("a", 1, 30)))
+    worker.work()
+    worker.take_receipt(ChannelId(2, 1, 3, 4), 1, report=7)
+    worker.hear(FIRST, messages.Yield(2, 1))
+    worker.work()
+    assert yielded(worker) == []
+    worker.publish(Accepted(3, 4, 7))
+    worker.work()
+    assert yielded(worker) == [messages.Yielded(2, 1)]
+
+
 def test_a_loop_too_large_for_memory_goes_to_disk_and_comes_back_in_order():
     worker = hopping(loop_memory=1)
     for place in range(4):

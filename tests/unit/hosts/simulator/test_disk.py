@@ -1,5 +1,7 @@
 """The simulated storage promises what `ports` asks of a real one: fences, order, and nothing torn taken for data."""
 
+from typing import Any
+
 import pytest
 
 from tidemill.hosts.simulator.disk import Disk
@@ -23,14 +25,14 @@ def finish(world):
 
 
 def opened(world, disk, epoch, *, last=False):
-    answers = []
+    answers: list[Any] = []
     disk.open_log("log", epoch, last=last, done=answers.append)
     finish(world)
     return answers[0]
 
 
 def appended(world, disk, epoch, *entries):
-    answers = []
+    answers: list[Any] = []
     disk.append("log", epoch, list(entries), answers.append)
     finish(world)
     return answers[0]
@@ -52,7 +54,8 @@ def test_a_newer_owner_fences_an_older_one(world, disk):
 def test_a_delayed_write_of_a_zombie_does_not_pass_its_successors_scan(world, disk):
     """MillWheel's Figure 12: the write is under way when the successor opens the log."""
     opened(world, disk, 1)
-    accepted, scanned = [], []
+    accepted: list[bool] = []
+    scanned: list[Any] = []
     disk.open_log("log", 2, last=False, done=scanned.append)
     disk.append("log", 1, [b"orphan"], accepted.append)
     finish(world)
@@ -92,7 +95,7 @@ def test_a_torn_append_leaves_a_prefix_of_whole_entries(seed):
 def test_a_full_disk_delays_writes_and_keeps_their_order(world, disk):
     opened(world, disk, 1)
     disk.fill(world.now + 1_000_000)
-    answers = []
+    answers: list[Any] = []
     disk.append("log", 1, [b"one"], answers.append)
     disk.append("log", 1, [b"two"], answers.append)
     finish(world)
@@ -102,7 +105,8 @@ def test_a_full_disk_delays_writes_and_keeps_their_order(world, disk):
 
 
 def test_only_the_newest_generation_writes_the_journal(world, disk):
-    claims, written = [], []
+    claims: list[Any] = []
+    written: list[bool] = []
     disk.claim(lambda generation, entries: claims.append((generation, entries)))
     finish(world)
     disk.write_journal(claims[0][0], b"first", written.append)
