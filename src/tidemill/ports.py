@@ -44,6 +44,26 @@ class Chunk:
     idle: bool
     """Nothing is there and nothing is expected soon: this split must not hold time back."""
 
+    wait: Micros = Micros(0)
+    """Where nothing was read: reading again sooner than this would find nothing either. 0 if that is not known."""
+
+    skipped: int = 0
+    """How many records in this chunk could not be read and were left out."""
+
+    malformed: pa.RecordBatch | None = None
+    """The ones that go to the stream `diverts_to`, as `MALFORMED` says."""
+
+
+MALFORMED: Final = pa.schema(
+    [
+        pa.field("place", pa.string(), nullable=False),  # where it was read: a file, a partition
+        pa.field("position", pa.int64(), nullable=False),  # at which place in there
+        pa.field("text", pa.string(), nullable=False),  # as it was found; what is no text is escaped
+        pa.field("problem", pa.string(), nullable=False),
+    ]
+)
+"""The schema of the stream that a source diverts malformed records to."""
+
 
 class SourceReader(Protocol):
     """One split, being read from some position onwards. Used by one thread."""
@@ -77,6 +97,23 @@ class Source(Protocol):
         ...
 
     def open(self, split: str, position: int) -> SourceReader: ...
+
+
+@runtime_checkable
+class Diverting(Protocol):
+    """A source that can divert what it can't read to a stream of its own, with the schema `MALFORMED`."""
+
+    diverts_to: str | None
+    """The stream's name; None if this one does not divert."""
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A source that must settle something before a run can rewind it: which files there are, when its clock began."""
+
+    def prepared(self, now: Micros) -> Source:
+        """The same source, settled. Called once for each run, in the program that starts it."""
+        ...
 
 
 class SinkWriter(Protocol):
