@@ -19,6 +19,11 @@ from tidemill.core.ids import Epoch, Generation, Micros, Peer
 ARRIVAL: Final = "__arrival"
 """A source's `timestamp` when event time is the time at which each record is read. No column may have this name."""
 
+SCHEDULED: Final = "__scheduled"
+"""A source's `timestamp` when event time is the time at which each record is due, which no column tells: the source
+gives it in `Chunk.times`. No column may have this name.
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
@@ -90,7 +95,7 @@ class Source(Protocol):
     """The user's columns."""
 
     timestamp: str | None
-    """The column of event time, `ARRIVAL`, or None where records have none."""
+    """The column of event time, `ARRIVAL`, `SCHEDULED`, or None where records have none."""
 
     def splits(self) -> Sequence[str]:
         """Names of the parts that can be read independently of each other; the same ones for the whole run."""

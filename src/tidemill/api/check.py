@@ -30,7 +30,7 @@ from tidemill.errors import (
     UnknownStreamError,
     UnreachableError,
 )
-from tidemill.ports import ARRIVAL, Gathering, Sink, Source
+from tidemill.ports import ARRIVAL, SCHEDULED, Gathering, Sink, Source
 
 _TIME_TYPES: Final = (pa.timestamp("us", tz="UTC"), pa.timestamp("us"), pa.int64())
 
@@ -135,7 +135,7 @@ def _check_source(declared: SourceDeclaration) -> None:
     if not isinstance(source.schema, pa.Schema):
         raise SchemaError(f"The schema of {owner} is {source.schema!r}. A source's schema is a pyarrow.Schema.")
     schema = read_schema(source.schema, owner)
-    if source.timestamp in (None, ARRIVAL):
+    if source.timestamp in (None, ARRIVAL, SCHEDULED):
         return
     if source.timestamp not in schema.names:
         raise UnknownColumnError(

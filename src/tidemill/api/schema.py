@@ -18,9 +18,9 @@ import pyarrow as pa
 from tidemill.api.wording import listing, meant
 from tidemill.core.graph import TIME_COLUMN
 from tidemill.errors import SchemaError
-from tidemill.ports import ARRIVAL
+from tidemill.ports import ARRIVAL, SCHEDULED
 
-_RESERVED: Final = (TIME_COLUMN, ARRIVAL)
+_RESERVED: Final = (TIME_COLUMN, ARRIVAL, SCHEDULED)
 
 _NAMED: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),

@@ -1,29 +1,26 @@
 """Rows in memory as a source: the smallest thing that can be rewound, and the one that tests and first steps use.
 
 Rows are dealt to the splits in turn. All of them are made Arrow columns at once, so that a row that does not fit is
-reported where it was written. Arrow alone would let some through in silence (1.5 becomes a long 1, "ab" a list of two),
-so what a value may be is said here.
+reported where it was written.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
-from typing import Any, Final, NoReturn
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.api.durations import duration
-from tidemill.api.schema import read_schema, type_ddl
-from tidemill.api.wording import declared_at, listing, meant, sentence
-from tidemill.core.ids import BEGINNING, END, LAST, Micros
-from tidemill.errors import DataError, PipelineError
+from tidemill.api.eventtime import A_TIME, Times, refuse_scheduled, time_column, times_of, without_time
+from tidemill.api.rowform import batch_of_rows, misfit
+from tidemill.api.schema import read_schema
+from tidemill.api.wording import declared_at, listing, sentence
+from tidemill.core.ids import BEGINNING, END, Micros
+from tidemill.errors import PipelineError
 from tidemill.ports import ARRIVAL, Chunk
-
-Times = npt.NDArray[np.int64]
 
 
 class Rows:
@@ -48,7 +45,8 @@ class Rows:
         self.timestamp = timestamp
         self._delay = duration(delay, f"The delay of {owner}")
         self._owner = owner
-        self._batch = _batch(list(rows), self.schema, owner)
+        refuse_scheduled(timestamp, owner)
+        self._batch = batch_of_rows(list(rows), self.schema, self._name_of)
         self._times = self._event_times()
         self._count = splits
 
@@ -70,18 +68,16 @@ class Rows:
         return np.where(early, BEGINNING, newest - np.where(early, 0, self._delay))
 
     def _event_times(self) -> Times:
-        if self.timestamp in (None, ARRIVAL) or self.timestamp not in self.schema.names:
-            return np.full(self._batch.num_rows, BEGINNING, np.int64)  # a column that is missing is the check's to tell
-        column = self._batch.column(self.timestamp)
-        if not pa.types.is_timestamp(column.type) and column.type != pa.int64():
-            return np.full(self._batch.num_rows, BEGINNING, np.int64)  # as above
-        micros = column.cast(pa.int64())
-        for number, at in enumerate(micros.to_pylist()):
-            if at is None or at > LAST:
-                why = f"a time, {BEGINNING} to {LAST} microseconds since the epoch"
-                _misfit(self._owner, number, self.timestamp, at, why)
-        times: Times = micros.to_numpy()
+        column = time_column(self.schema, self.timestamp)
+        if column is None:
+            return without_time(self._batch.num_rows)
+        times, bad = times_of(self._batch.column(column))
+        for place in bad:
+            misfit(self._name_of(place), column, self._batch.column(column).cast(pa.int64())[place].as_py(), A_TIME)
         return times
+
+    def _name_of(self, place: int) -> str:
+        return f"Row {place} (from 0) of {self._owner}"
 
 
 class RowsReader:
@@ -113,108 +109,3 @@ class RowsReader:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-# ------------------------------------------------------------------------------------------------- rows into columns
-
-
-def _batch(rows: Sequence[Any], schema: pa.Schema, owner: str) -> pa.RecordBatch:
-    columns: list[list[Any]] = [[] for _ in schema]
-    for number, row in enumerate(rows):
-        for column, value in zip(columns, _values(row, number, schema, owner), strict=True):
-            column.append(value)
-    arrays = [_array(values, field, owner) for values, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _values(row: Any, number: int, schema: pa.Schema, owner: str) -> Sequence[Any]:
-    """One row's values in order of the columns. What a dict leaves out is null."""
-    if isinstance(row, Mapping):
-        for name in row:
-            if name not in schema.names:
-                raise DataError(
-                    f"Row {number} (from 0) of {owner} has a column {name!r}, which its schema does not have. Columns "
-                    f"are: {listing(schema.names)}.{meant(str(name), schema.names)}"
-                )
-        return [row.get(name) for name in schema.names]
-    if not isinstance(row, (tuple, list)):
-        raise DataError(
-            f"Row {number} (from 0) of {owner} is {row!r}. A row is a dict, or a tuple of its columns' values."
-        )
-    if len(row) != len(schema):
-        raise DataError(
-            f"Row {number} (from 0) of {owner} has {len(row)} values, {row!r}, for {len(schema)} columns: "
-            f"{listing(schema.names)}."
-        )
-    return row
-
-
-def _array(values: list[Any], field: pa.Field, owner: str) -> pa.Array:
-    for number, value in enumerate(values):
-        if not _fits(value, field.type, nullable=field.nullable):
-            _misfit(owner, number, field.name, value, _expected(field))
-    try:
-        return pa.array(values, field.type)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):
-        number = _first_refused(values, field.type)
-        _misfit(owner, number, field.name, values[number], _expected(field))
-
-
-def _first_refused(values: list[Any], type: pa.DataType) -> int:
-    for number, value in enumerate(values):
-        try:
-            pa.array([value], type)
-        except (pa.ArrowException, OverflowError, ValueError, TypeError):
-            return number
-    raise AssertionError("values that can't be a column are together what each of them is")
-
-
-def _expected(field: pa.Field) -> str:
-    return type_ddl(field.type) + ("" if field.nullable else " NOT NULL")
-
-
-def _misfit(owner: str, number: int, column: str | None, value: Any, expected: str) -> NoReturn:
-    raise DataError(
-        f"Row {number} (from 0) of {owner} does not fit: column '{column}' is {value!r}, of type "
-        f"{type(value).__name__}, and should be {expected}."
-    )
-
-
-_BY_KIND: Final = (
-    (pa.types.is_boolean, (bool, np.bool_), ()),
-    (pa.types.is_integer, (int, np.integer), (bool,)),
-    (pa.types.is_floating, (float, int, np.floating, np.integer), (bool,)),
-    (pa.types.is_string, (str,), ()),
-    (pa.types.is_binary, (bytes, bytearray, memoryview), ()),
-    (pa.types.is_date, (dt.date,), (dt.datetime,)),
-    (pa.types.is_timestamp, (dt.datetime, int, np.integer), (bool,)),
-    (pa.types.is_decimal, (Decimal, int), (bool,)),
-)
-
-
-def _fits(value: Any, type: pa.DataType, *, nullable: bool) -> bool:
-    """Whether the value is of a kind that this type holds. Whether it is too large is for Arrow to say."""
-    if value is None:
-        return nullable
-    for is_kind, kinds, excepted in _BY_KIND:
-        if is_kind(type):
-            return isinstance(value, kinds) and not isinstance(value, excepted)
-    if pa.types.is_struct(type):
-        return isinstance(value, Mapping) and _fields_fit(value, type)
-    if pa.types.is_map(type):
-        pairs = value.items() if isinstance(value, Mapping) else ()
-        item = type.item_field
-        return isinstance(value, Mapping) and all(
-            _fits(k, type.key_type, nullable=False) and _fits(v, item.type, nullable=item.nullable) for k, v in pairs
-        )
-    element = type.value_field
-    return isinstance(value, (list, tuple, np.ndarray)) and all(
-        _fits(v, element.type, nullable=element.nullable) for v in value
-    )
-
-
-def _fields_fit(value: Mapping[str, Any], struct: pa.DataType) -> bool:
-    fields = {field.name: field for field in struct}
-    return all(name in fields for name in value) and all(
-        _fits(value.get(name), field.type, nullable=field.nullable) for name, field in fields.items()
-    )

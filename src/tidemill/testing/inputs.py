@@ -13,7 +13,7 @@ from tidemill.core.bundle import Int64s
 from tidemill.core.graph import Graph, Node
 from tidemill.core.ids import Micros, StreamName
 from tidemill.errors import UnknownStreamError
-from tidemill.ports import ARRIVAL, Source
+from tidemill.ports import ARRIVAL, SCHEDULED, Source
 from tidemill.sources.rows import Rows
 
 Inputs = Mapping[str, Iterable[Mapping[str, Any]]]
@@ -29,9 +29,10 @@ def source_of(graph: Graph, stream: str) -> Node:
 
 
 def rows_of(graph: Graph, stream: str, rows: Iterable[Mapping[str, Any]], **options: Any) -> Rows:
-    """Rows with the schema and the event time of the pipeline's own source."""
+    """Rows with the schema and the event time of the pipeline's own source. They are due when they are read."""
     source: Source = source_of(graph, stream).handle
-    return Rows(list(rows), source.schema, timestamp=source.timestamp, **options)
+    timestamp = ARRIVAL if source.timestamp == SCHEDULED else source.timestamp
+    return Rows(list(rows), source.schema, timestamp=timestamp, **options)
 
 
 def batch_of(

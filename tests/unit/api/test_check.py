@@ -10,6 +10,7 @@ import pytest
 
 import tidemill as tm
 from tidemill import errors
+from tidemill.ports import ARRIVAL, SCHEDULED
 
 WORDS = "word string, n int, at timestamp, tags array<string>"
 
@@ -172,6 +173,22 @@ def test_a_timestamp_that_is_no_column():
         "Its columns: 'word', 'n', 'at', 'tags'. Did you mean 'at'? Columns that could be it: 'at'. Or take the time "
         "of reading: timestamp=tm.ARRIVAL."
     )
+
+
+@pytest.mark.parametrize("timestamp", [ARRIVAL, SCHEDULED])
+def test_a_time_that_no_column_tells_is_time_enough(timestamp):
+    class Timed(Base):
+        words = tm.Input(key="word")
+
+        def process_timer(self, ctx, timer):
+            pass
+
+    source = Odd(pa.schema([("word", pa.string())]))
+    source.timestamp = timestamp
+    pipeline = tm.Pipeline("test")
+    pipeline.source("words", source)
+    pipeline.add(Timed)
+    assert pipeline.graph().of_kind("source")[0].handle is source
 
 
 @pytest.mark.parametrize("column", ["word", "n"])

@@ -127,6 +127,7 @@ def test_the_place_is_pointed_at():
         ("__at long", "the column name '__at' is reserved"),
         ("__AT long", "the column name '__AT' is reserved"),
         ("__arrival long", "the column name '__arrival' is reserved"),
+        ("__scheduled long", "the column name '__scheduled' is reserved"),
         (pa.schema([]), "it has no columns; give a DDL string"),
         (
             pa.schema([("n", pa.uint8())]),
@@ -238,7 +239,7 @@ FLAT = st.sampled_from(
 ) | st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: pa.decimal128(p, s)))
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1).filter(
-    lambda name: name.lower() not in ("__at", "__arrival")
+    lambda name: name.lower() not in ("__at", "__arrival", "__scheduled")
 )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tidemill as tm
 from tidemill.core.ids import BEGINNING, END, LAST
 from tidemill.errors import DataError, PipelineError, SchemaError
-from tidemill.ports import Source
+from tidemill.ports import SCHEDULED, Source
 
 HERE = r"the Rows declared at test_rows.py:\d+"
 
@@ -215,6 +215,11 @@ def test_what_rows_cannot_be_made_with():
         tm.sources.Rows([], "n long", delay="3")
     with pytest.raises(PipelineError, match=rf"There is no split '2' in {HERE}; splits are: '0', '1'."):
         tm.sources.Rows([], "n long", splits=2).open("2", 0)
+
+
+def test_rows_are_not_due_at_any_time():
+    with pytest.raises(PipelineError, match=rf"The timestamp of {HERE} is SCHEDULED, but its records are not due"):
+        tm.sources.Rows([], "n long", timestamp=SCHEDULED)
 
 
 def test_a_timestamp_that_is_wrong_is_left_for_the_pipeline_to_tell():
