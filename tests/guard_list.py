@@ -252,9 +252,25 @@ GUARDS: Final = [
         "a sender that is ahead waits",
         "Law 7",
         "core/hosted.py",
-        "        if self.queue and not self.congested():",
-        "        if self.queue:",
+        "        return self.queue.popleft() if self.queue and not self.congested() else None",
+        "        return self.queue.popleft() if self.queue else None",
         "tests/unit/core/test_worker.py tests/unit/core/test_hosted.py",
+    ),
+    Guard(
+        "a loop waits for those outside it that are behind",
+        "Law 7",
+        "core/hosted.py",
+        "            return None if self.congested(leaving_cycle=True) else self.loop.pop()",
+        "            return self.loop.pop()",
+        "tests/unit/core/test_hosted.py",
+    ),
+    Guard(
+        "a loop does not wait for those inside it",
+        "Law 7",
+        "core/hosted.py",
+        "            if leaving_cycle and lane.in_cycle:",
+        "            if False:",
+        "tests/unit/core/test_hosted.py",
     ),
     Guard(
         "an edge that closes a cycle needs no credit",
@@ -422,9 +438,9 @@ GUARDS: Final = [
         "a worker whose user code raised halts",
         "Law 2",
         "core/worker.py",
-        "        self.halted = messages.Failed(type(error).__name__, str(error))\n"
+        "        self.halted = messages.Failed(type(error).__name__, str(error), self._trace_of(error))\n"
         "        self._to_coordinator(self.halted)",
-        "        self._to_coordinator(messages.Failed(type(error).__name__, str(error)))",
+        "        self._to_coordinator(messages.Failed(type(error).__name__, str(error), self._trace_of(error)))",
         "tests/unit/core/test_worker.py",
     ),
     Guard(

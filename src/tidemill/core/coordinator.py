@@ -81,6 +81,7 @@ class Coordinator:
         self.links: Links
         self._attempt = 0
         self._introduced = False
+        self._stopping = False
         self._published_at = Micros(0)
         self._pieces: dict[ShardId, bytes] = {}
         self._journal: list[bytes] = []
@@ -93,6 +94,8 @@ class Coordinator:
             events.PeerGone: lambda event: self._gone(event.peer),
             events.Persisted: self._persisted,
             events.Refused: lambda _: self._deposed(),
+            events.Broken: lambda event: self._end(type(event.error).__name__, str(event.error)),
+            events.StopAsked: lambda _: self._stop_asked(),
             events.MoveAsked: self._change_asked,
             events.SplitAsked: self._change_asked,
             events.MergeAsked: self._change_asked,
@@ -192,6 +195,8 @@ class Coordinator:
         # A worker that came late, or in another's place: it learns what the others know.
         self._send(peer, self._whole_routing())
         self._send(peer, self.authority.everything())
+        if self._stopping:
+            self._send(peer, messages.Stop())
         self._recover_if_possible()
 
     def _begin(self) -> None:
@@ -313,10 +318,20 @@ class Coordinator:
         if marks is not None:
             for peer in self.members.alive():
                 self._send(peer, marks)
-        if self.phase == "running" and self.authority.ended() and self.ownership.complete():
+        over = self.authority.ended() or (self._stopping and self.authority.all_at_rest())
+        if self.phase == "running" and over and self.ownership.complete():
             self._decide(self.half.drained())
 
     # The end
+
+    def _stop_asked(self) -> None:
+        self._note("stopping", "nothing more is read")
+        self._stopping = True
+        if self.phase in ("claiming", "gathering"):
+            self._over("stopped")
+            return
+        for peer in self.members.alive():
+            self._send(peer, messages.Stop())
 
     def _finish(self) -> None:
         """Asks every sink's shard for its piece; all of them together are the commit."""
@@ -351,7 +366,7 @@ class Coordinator:
 
     def _persisted(self, event: events.Persisted) -> None:
         if event.ticket == COMMIT_TICKET:
-            self._over("finished")
+            self._over("stopped" if self._stopping and not self.authority.ended() else "finished")
         else:
             self._decide(self.half.persisted(event.ticket))
 
@@ -371,10 +386,10 @@ class Coordinator:
 
     def _failed(self, sender: Peer, message: messages.Failed) -> None:
         self._note("failed", sender)
-        self._end(message.error, message.message)
+        self._end(message.error, message.message, message.trace)
 
-    def _end(self, error: str, message: str) -> None:
-        self._out.append(effects.Fail(error, message))
+    def _end(self, error: str, message: str, trace: str = "") -> None:
+        self._out.append(effects.Fail(error, message, trace))
         self._over("failed")
 
     # Changes of routing that somebody asked for

@@ -16,7 +16,7 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Answered by `ReadDone`, at once where nothing is there yet."""
+    """Answered by `ReadDone`: when something is there, or after a while that the host chooses. It sets the pace."""
 
     shard: ShardId
     epoch: Epoch
@@ -114,6 +114,7 @@ class Fail(msgspec.Struct, frozen=True):
 
     error: str
     message: str
+    trace: str = ""
 
 
 class Forget(msgspec.Struct, frozen=True):

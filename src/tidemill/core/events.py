@@ -88,6 +88,19 @@ class SealDone(msgspec.Struct, frozen=True):
     piece: bytes
 
 
+class Broken(msgspec.Struct, frozen=True):
+    """The host could not do what it was asked: a source can't be read, a disk is gone. Or a fault of ours."""
+
+    now: Micros
+    error: Exception
+
+
+class StopAsked(msgspec.Struct, frozen=True):
+    """Somebody wants the run to end: nothing more is read, and what was read is worked off."""
+
+    now: Micros
+
+
 class PeerGone(msgspec.Struct, frozen=True):
     """The host knows that a worker's process has ended."""
 
@@ -113,7 +126,9 @@ class MergeAsked(msgspec.Struct, frozen=True):
     shard: ShardId
 
 
-WorkerEvent = Started | Received | Ticked | Turn | ReadDone | ReadBackDone | Persisted | Loaded | Refused | SealDone
+WorkerEvent = (
+    Started | Received | Ticked | Turn | ReadDone | ReadBackDone | Persisted | Loaded | Refused | SealDone | Broken
+)
 CoordinatorEvent = (
     Started
     | Received
@@ -122,6 +137,8 @@ CoordinatorEvent = (
     | Loaded
     | Refused
     | Claimed
+    | Broken
+    | StopAsked
     | PeerGone
     | MoveAsked
     | SplitAsked

@@ -99,7 +99,7 @@ class Hosted:
         self.dirty = False  # something was handled since the last flush
         self.listed = False  # in the worker's rotation
         self.reading = False  # a source's read is under way
-        self.reread = False  # a source had nothing: try again at the next tick
+        self.runs_ahead = False  # a source that is to wait for the others: look again at the next tick
         self.yielding = False
         self.yielding_together: dict[ShardId, None] = {}
         self.unsent: list[Bundle] = []  # a parent's
@@ -140,10 +140,8 @@ class Hosted:
         if self.yielding:
             return self.loop.pop_from(self.id)
         if self.loop:
-            return self.loop.pop()
-        if self.queue and not self.congested():
-            return self.queue.popleft()
-        return None
+            return None if self.congested(leaving_cycle=True) else self.loop.pop()
+        return self.queue.popleft() if self.queue and not self.congested() else None
 
     def to_read_back(self) -> int:
         """How many bundles of the loop to ask back from the disk."""
@@ -166,6 +164,10 @@ class Hosted:
         """Nothing new may come in, from wherever."""
         return self.congested() or self.waits_for_release()
 
+    def may_read(self) -> bool:
+        """Whether a source's shard may ask for more."""
+        return not (self.reading or self.runs_ahead or self.yielding or self.held_back())
+
     def worked_off(self, arrival: Arrival) -> None:
         weight = weight_of(arrival.item)
         self._handled_weight += weight
@@ -174,9 +176,15 @@ class Hosted:
 
     # What leaves
 
-    def congested(self) -> bool:
-        """Some receiver is behind: nothing more is handled that could add to it."""
+    def congested(self, *, leaving_cycle: bool = False) -> bool:
+        """Some receiver is behind: nothing more is handled that could add to it.
+
+        A loop waits for receivers outside its cycle only. One inside may be waiting for this shard to take what it sent
+        before it can be given to somebody else.
+        """
         for lane in self.lanes.values():
+            if leaving_cycle and lane.in_cycle:
+                continue
             for channel in lane.channels.values():
                 if channel.backlogged and not channel.back_edge:
                     return True

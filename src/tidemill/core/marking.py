@@ -26,6 +26,8 @@ class Reporter:
         self._sign_of_life_every = sign_of_life_every
         self._published: dict[NodeName, Micros] = {}
         self._idle: dict[NodeName, None] = {}
+        self._at_rest: dict[NodeName, None] = {}
+        self.stopping = False
         self._reported: dict[ShardId, ShardReport] = {}
         self._owed: dict[int, InChannel] = {}
         self._number = 0
@@ -36,8 +38,12 @@ class Reporter:
         """Back to the beginning: marks fall, report numbers do not."""
         self._published = {}
         self._idle = {}
+        self._at_rest = {}
         self._reported = {}
         self._owed = {}
+
+    def stop(self) -> None:
+        self.stopping = True
 
     def forget(self, shard: ShardId) -> None:
         self._reported.pop(shard, None)
@@ -49,6 +55,7 @@ class Reporter:
         idle = dict.fromkeys(message.idle)
         rose: dict[NodeName, None] = {node: None for node in idle if node not in self._idle}
         self._idle = idle
+        self._at_rest = dict.fromkeys(message.at_rest)
         for node, mark in message.marks:
             if mark > self._published.get(node, BEGINNING):
                 self._published[node] = mark
@@ -124,7 +131,7 @@ class Reporter:
             if held.shard is None:
                 continue
             mark = held.answers_for()
-            report = ShardReport(shard, held.adoption.epoch, mark, self._is_idle(held, mark))
+            report = ShardReport(shard, held.adoption.epoch, mark, self._is_idle(held, mark), self._is_at_rest(held))
             if self._reported.get(shard) != report:
                 self._reported[shard] = report
                 changed.append(report)
@@ -134,6 +141,11 @@ class Reporter:
         self._number += 1
         self._last = now
         return Report(self._number, changed)
+
+    def _is_at_rest(self, held: Hosted) -> bool:
+        """The run is being stopped and nothing is here, nor with anybody who sends to it: nothing more will come."""
+        senders = self._graph.outside_senders[held.node.name]  # those on its own cycle come to rest with it
+        return self.stopping and all(sender in self._at_rest for sender in senders) and held.at_rest()
 
     def _is_idle(self, held: Hosted, mark: Micros) -> bool:
         """Nothing is here, and nothing is expected: no work, no timer, and nobody who sends to it is busy."""

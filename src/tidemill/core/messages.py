@@ -123,6 +123,7 @@ class ShardReport(msgspec.Struct, frozen=True, array_like=True):
     epoch: Epoch
     mark: Micros
     idle: bool
+    at_rest: bool = False  # the run is being stopped, and nothing more will come of this shard
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
@@ -146,6 +147,7 @@ class Marks(msgspec.Struct, frozen=True, array_like=True, tag="marks"):
     marks: list[tuple[NodeName, Micros]]
     accepted: list[Accepted]
     idle: list[NodeName]  # all that are: they hold nobody back
+    at_rest: list[NodeName] = []  # all that are: the run is being stopped
 
 
 class Seal(msgspec.Struct, frozen=True, array_like=True, tag="seal"):
@@ -167,11 +169,16 @@ class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell"):
     payload: bytes
 
 
+class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
+    """Read no more; what was read is to be worked off, and then the run ends."""
+
+
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
     """User code raised, or a worker can't go on: the run ends with this."""
 
     error: str
     message: str
+    trace: str = ""  # of the user's code, as text
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
@@ -197,6 +204,7 @@ Message = (
     | Seal
     | Sealed
     | Tell
+    | Stop
     | Failed
     | Finished
     | Outdated

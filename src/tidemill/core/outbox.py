@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidemill.core.bundle import Bundle, Int64s, int64_array, new_bundle, with_times
-from tidemill.core.graph import Stream
-from tidemill.core.ids import Sequence, ShardId
+from tidemill.core.bundle import Bundle, Int64s, int64_array, with_times
+from tidemill.core.graph import TIME_COLUMN, Stream
+from tidemill.core.ids import END, Micros, Sequence, ShardId
 from tidemill.errors import DataError
 
 FEW: Final = 16
@@ -25,6 +25,7 @@ class Outbox:
         "_batched",
         "_batches",
         "_fields",
+        "_oldest",
         "_origin",
         "_row_type",
         "_stream",
@@ -38,10 +39,11 @@ class Outbox:
         self._stream = stream
         self._wire = stream.wire_schema
         self._fields = [(field.name, field.type) for field in stream.schema]
-        self._row_type = pa.struct(list(stream.schema))
+        self._row_type = pa.struct(list(stream.wire_schema))
         self._origin = origin
         self._batches: list[pa.RecordBatch] = []
         self._batched = 0
+        self._oldest = END
         self.rows: list[dict[str, Any]] = []  # with `times`, appended to by the context on its hot path
         self.times: list[int] = []
         self.sequence = Sequence(1)
@@ -59,17 +61,19 @@ class Outbox:
             )
         if batch.num_rows:
             self._add_rows()  # sequences follow the order of production, rows and batches alike
-            self._add(with_times(batch, times.copy(), self._wire))
+            self._add(with_times(batch, times.copy(), self._wire), int(times.min()))
 
     def _add_rows(self) -> None:
         if self.rows:
-            self._add(self._batch_of_rows())
+            self._add(self._batch_of_rows(), min(self.times))
             self.rows.clear()
             self.times.clear()
 
-    def _add(self, batch: pa.RecordBatch) -> None:
+    def _add(self, batch: pa.RecordBatch, oldest: int) -> None:
         self._batches.append(batch)
         self._batched += batch.num_rows
+        if oldest < self._oldest:
+            self._oldest = Micros(oldest)
 
     def _fitted(self, columns: pa.RecordBatch | dict[str, Any]) -> pa.RecordBatch:
         schema = self._stream.schema
@@ -93,33 +97,35 @@ class Outbox:
         if not self._batches:
             return None
         batch = self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
-        self._batches = []
-        self._batched = 0
-        bundle = new_bundle(self._stream.name, self._origin, self.sequence, batch)
-        self.sequence = Sequence(self.sequence + bundle.rows)
+        first, rows = self.sequence, self._batched
+        self.sequence = Sequence(first + rows)
+        sequences = np.arange(first, first + rows, dtype=np.int64)
+        bundle = Bundle(self._stream.name, self._origin, sequences, batch, self._oldest)
+        self._batches, self._batched, self._oldest = [], 0, END
         return bundle
 
     def _batch_of_rows(self) -> pa.RecordBatch:
         rows = self.rows
+        width = len(self._fields)
         try:
-            arrays = self._few() if len(rows) <= FEW else self._many()
+            if sum(map(len, rows)) != len(rows) * width:
+                raise self._misfit()
+            return self._few() if len(rows) <= FEW else self._many()
         except (KeyError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise self._misfit() from error
-        if sum(map(len, rows)) != len(rows) * len(self._fields):
-            raise self._misfit()
+
+    def _many(self) -> pa.RecordBatch:
+        arrays = [pa.array([row[name] for row in self.rows], type) for name, type in self._fields]
         arrays.append(int64_array(np.array(self.times, np.int64)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._wire)
 
-    def _many(self) -> list[pa.Array]:
-        return [pa.array([row[name] for row in self.rows], type) for name, type in self._fields]
-
-    def _few(self) -> list[pa.Array]:
+    def _few(self) -> pa.RecordBatch:
         """One conversion for all columns: half the cost for a row or two."""
         for row in self.rows:
             for name, _ in self._fields:
                 row[name]  # what is missing would be taken for null
-        arrays: list[pa.Array] = pa.array(self.rows, self._row_type).flatten()
-        return arrays
+        timed = [{**row, TIME_COLUMN: at} for row, at in zip(self.rows, self.times, strict=True)]
+        return pa.RecordBatch.from_struct_array(pa.array(timed, self._row_type))
 
     def _misfit(self) -> DataError:
         """Looks for the first row that does not fit; only ever called when there is one."""

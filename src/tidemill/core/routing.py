@@ -66,6 +66,13 @@ class Routing:
             self._index(node)
         return list(nodes)
 
+    def follow(self, removed: list[ShardId], changed: list[Route], *, whole: bool) -> list[NodeName]:
+        """Takes what somebody else's table says; with `whole`, what it does not name is no more."""
+        if whole:
+            named = {route.shard: None for route in changed}
+            removed = [shard for shard in self._routes if shard not in named]
+        return self.change([shard for shard in removed if shard in self._routes], changed)
+
     def _index(self, node: NodeName) -> None:
         routes = sorted((r for r in self._routes.values() if r.node == node), key=lambda route: route.range.low)
         for left, right in pairwise(routes):

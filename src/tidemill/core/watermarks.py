@@ -22,6 +22,7 @@ class Interval(NamedTuple):
     epoch: Epoch
     mark: Micros
     idle: bool
+    at_rest: bool = False
 
 
 class IntervalMap:
@@ -57,6 +58,9 @@ class IntervalMap:
         """The node's mark; `None` if all of it is idle."""
         return min((interval.mark for interval in self._whole.values() if not interval.idle), default=None)
 
+    def at_rest(self) -> bool:
+        return all(interval.at_rest for interval in self._whole.values())
+
     def intervals(self) -> list[Interval]:
         return sorted(self._whole.values(), key=lambda interval: interval.range.low)
 
@@ -79,6 +83,7 @@ class Authority:
         self._changed: dict[NodeName, None] = {}
         self._accepted: list[Accepted] = []
         self._idle: list[NodeName] = []
+        self._at_rest: list[NodeName] = []
 
     def report(self, sender: Peer, report: Report, routing: Routing) -> int:
         """Takes a worker's report; gives back how many of its values were refused."""
@@ -88,7 +93,8 @@ class Authority:
             if route is None or route.epoch != value.epoch:
                 refused += 1
                 continue
-            if self._maps[route.node].report(Interval(route.range, value.epoch, value.mark, value.idle)):
+            interval = Interval(route.range, value.epoch, value.mark, value.idle, value.at_rest)
+            if self._maps[route.node].report(interval):
                 self._changed[route.node] = None
             else:
                 refused += 1
@@ -118,8 +124,11 @@ class Authority:
             elif mark > self._published[name]:
                 self._published[name] = mark
                 rose.append((name, mark))
+        were_at_rest, self._at_rest = self._at_rest, [name for name, held in self._maps.items() if held.at_rest()]
         accepted, self._accepted, self._changed = self._accepted, [], {}
-        return Marks(rose, accepted, self._idle) if rose or accepted or self._idle != was_idle else None
+        if not rose and not accepted and self._idle == was_idle and self._at_rest == were_at_rest:
+            return None
+        return Marks(rose, accepted, self._idle, self._at_rest)
 
     def _least(self, name: NodeName) -> Micros | None:
         marks = [self._maps[member].least() for member in self._graph.cycles.get(name, (name,))]
@@ -127,7 +136,7 @@ class Authority:
 
     def everything(self) -> Marks:
         """For a worker that has just come."""
-        return Marks(list(self._published.items()), [], self._idle)
+        return Marks(list(self._published.items()), [], self._idle, self._at_rest)
 
     def mark(self, name: NodeName) -> Micros:
         return self._published[name]
@@ -135,3 +144,7 @@ class Authority:
     def ended(self) -> bool:
         """All input has been read, and all that came of it worked off and taken."""
         return all(mark == END for mark in self._published.values())
+
+    def all_at_rest(self) -> bool:
+        """The run was told to stop, and nothing is left of what was read by then."""
+        return len(self._at_rest) == len(self._published)

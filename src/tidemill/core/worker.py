@@ -37,12 +37,21 @@ RECEIPTS_EVERY: Final = 16
 
 
 class Worker:
-    def __init__(self, me: Peer, graph: Graph, half: WorkerHalf, limits: Limits, plan_seed: int) -> None:
+    def __init__(
+        self,
+        me: Peer,
+        graph: Graph,
+        half: WorkerHalf,
+        limits: Limits,
+        plan_seed: int,
+        trace_of: Callable[[Exception], str] = lambda _: "",
+    ) -> None:
         self.me = me
         self.graph = graph
         self.half = half
         self.limits = limits
         self.plan_seed = plan_seed
+        self._trace_of = trace_of  # how the host writes down where an exception came from
         self.links = Links(me)
         self.coordinator: Peer | None = None
         self.routing = Routing()
@@ -66,6 +75,7 @@ class Worker:
             events.Refused: lambda event: self._decide(self.half.refused(event.ticket)),
             events.Loaded: lambda event: self._decide(self.half.loaded(event.ticket, event.entries)),
             events.SealDone: self._seal_done,
+            events.Broken: lambda event: self._halt(event.error),
         }
         self._on_message: dict[type, Callable[[Peer, Any], None]] = {
             Delivery: self._delivery,
@@ -77,6 +87,7 @@ class Worker:
             messages.Reset: self._reset,
             messages.Yield: self._yield,
             messages.Seal: self._seal,
+            messages.Stop: lambda _, __: self.reporter.stop(),
             messages.Tell: lambda sender, message: self._decide(self.half.told(sender, message.payload)),
             messages.Outdated: lambda _, __: self._out.append(effects.Exit("outdated")),
             messages.Finished: lambda _, __: self._out.append(effects.Exit("finished")),
@@ -114,9 +125,9 @@ class Worker:
             self._keep_saying(event)
         return out
 
-    def _halt(self, error: TidemillError) -> None:
+    def _halt(self, error: Exception) -> None:
         """Nothing more is handled, released or acknowledged here: what failed was not done, and must not seem so."""
-        self.halted = messages.Failed(type(error).__name__, str(error))
+        self.halted = messages.Failed(type(error).__name__, str(error), self._trace_of(error))
         self._to_coordinator(self.halted)
 
     def _keep_saying(self, event: events.WorkerEvent) -> None:
@@ -226,11 +237,7 @@ class Worker:
     def _routes(self, _: Peer, message: messages.Routes) -> None:
         for peer in message.gone:
             self.links.give_up(peer)
-        removed = [shard for shard in message.removed if self.routing.get(shard) is not None]
-        if message.whole:
-            named = {route.shard: None for route in message.changed}
-            removed = [route.shard for route in self.routing.all() if route.shard not in named]
-        touched = self.routing.change(removed, message.changed)
+        touched = self.routing.follow(message.removed, message.changed, whole=message.whole)
         for hosted in self.hosted.values():
             for consumer in touched:
                 lane = hosted.lanes.get(consumer)
@@ -345,9 +352,8 @@ class Worker:
 
     def _may_advance(self, hosted: Hosted) -> bool:
         """Whether time may have something for the shard; found out cheaply, for it is asked after every bundle."""
-        shard = hosted.shard
-        assert shard is not None
-        return self.reporter.may_rise(hosted) or shard.pending_timer() or shard.next_wake() is not None
+        assert hosted.shard is not None
+        return self.reporter.may_rise(hosted) or hosted.shard.pending_timer() or hosted.shard.next_wake() is not None
 
     def _read_back(self, event: events.ReadBackDone) -> None:
         hosted = self.hosted.get(event.shard)
@@ -363,7 +369,7 @@ class Worker:
         wake = shard.next_wake()
         if mark > shard.mark or outside > shard.outside or shard.pending_timer():
             entry: MarkEntry | WakeEntry = MarkEntry(mark, outside, self.now)
-        elif wake is not None and wake <= self.now:
+        elif wake is not None and wake <= self.now and not self.reporter.stopping:
             entry = WakeEntry(self.now)
         else:
             return False
@@ -373,10 +379,10 @@ class Worker:
     def _read(self, hosted: Hosted) -> None:
         shard = hosted.shard
         assert isinstance(shard, SourceShard)
-        if hosted.reading or hosted.yielding or hosted.reread or shard.ended or hosted.held_back():
+        if not hosted.may_read() or shard.ended or self.reporter.stopping:
             self._yield_if_drained(hosted)
         elif self.reporter.runs_ahead(shard.mark, self.limits.max_skew):
-            hosted.reread = True
+            hosted.runs_ahead = True
         else:
             hosted.reading = True
             self._out.append(read_on(hosted, self.routing, self.limits.read))
@@ -386,9 +392,10 @@ class Worker:
         if hosted is None or hosted.adoption.epoch != event.epoch or not hosted.reading:
             return  # asked under an earlier ownership
         hosted.reading = False
+        if self.reporter.stopping:
+            return  # it was not handled, so it was not read
         assert isinstance(hosted.shard, SourceShard)
         entry = what_was_read(hosted.shard, event)
-        hosted.reread = entry is None or (entry.bundle is None and entry.mark != END)
         if entry is not None:
             if entry.bundle is not None:
                 hosted.oldest_input = min(hosted.oldest_input, entry.bundle.oldest)
@@ -488,7 +495,7 @@ class Worker:
         self._out.extend(self.links.tick(self.now))
         self._decide(self.half.ticked(self.now))
         for hosted in self.hosted.values():
-            hosted.reread = False
+            hosted.runs_ahead = False
             self._schedule(hosted)
         report = self.reporter.report(self.hosted, self.now)
         if report is not None:

@@ -20,7 +20,7 @@ from tests.unit.core.pipes import (
     take,
     words_in,
 )
-from tidemill.core.flow import WINDOW, Arrival
+from tidemill.core.flow import WINDOW, Arrival, InChannel
 from tidemill.core.hosted import Hosted
 from tidemill.core.ids import BEGINNING, END
 from tidemill.core.messages import ChannelId, Receipt
@@ -328,6 +328,35 @@ def test_a_receiver_without_an_owner_stops_it_too():
     follow(held, routing)
     held.push(bundle(("a", 1, 1), stream="counts", origin=2), routing)
     assert held.congested()
+
+
+def looping(congested_consumer):
+    """The second step of a cycle, with something from the loop waiting, and one of its receivers behind."""
+    held = hosted(cycle(Pass, Pass), "step-2", window=10)
+    routing = routed(route(1, "step-1", None), route(9, "sink", None))
+    follow(held, routing)
+    waiting = bundle((A, 1, 1), stream="from-step-1", origin=9)
+    assert held.arrive(Arrival(InChannel(ChannelId(9, 1, 2, 1), OTHER, back_edge=True), 1, waiting)) is None
+    (stream,) = held.keyings[congested_consumer]
+    produced = bundle((A, 1, 1), stream=stream, origin=2)
+    held.lanes[congested_consumer].push(produced, routing, held.keyings[congested_consumer][stream])
+    return held
+
+
+def test_a_receiver_outside_the_cycle_that_is_behind_stops_the_loop():
+    held = looping("sink")
+    assert held.loop
+    assert held.next_arrival() is None
+
+
+def test_a_receiver_inside_the_cycle_does_not():
+    """It may be about to change hands, and wait for this shard to take what it sent."""
+    held = looping("step-1")
+    held.lanes["step-1"].back_edge = False
+    for channel in held.lanes["step-1"].channels.values():
+        channel.back_edge = False
+    assert held.congested()
+    assert held.next_arrival() is not None
 
 
 def test_an_edge_that_closes_a_cycle_never_stops_it():

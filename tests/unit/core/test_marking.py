@@ -105,15 +105,15 @@ def test_when_all_senders_are_idle_time_stands_still():
 
 def test_whether_a_mark_may_rise_is_asked_of_the_senders_alone():
     made, held = reporter(), hosted()
-    assert not made.may_rise(held)
+    assert not made.may_advance(held)
     told(made, words_source=50, more_source=30)
-    assert made.may_rise(held)
+    assert made.may_advance(held)
     held.shard.mark = held.shard.outside = 30
-    assert not made.may_rise(held)
+    assert not made.may_advance(held)
     told(made, words_source=90)
-    assert not made.may_rise(held)
+    assert not made.may_advance(held)
     told(made, more_source=31)
-    assert made.may_rise(held)
+    assert made.may_advance(held)
 
 
 def test_a_source_runs_ahead_of_the_slowest_by_so_much():
