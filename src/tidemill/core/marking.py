@@ -71,13 +71,15 @@ class Reporter:
             return outside, outside
         return self._least(self._graph.senders[name], queued), outside
 
-    def may_rise(self, hosted: Hosted) -> bool:
-        """Whether the senders allow a higher input mark, the queue aside."""
+    def may_advance(self, hosted: Hosted) -> bool:
+        """Whether time may have something for the shard; found out cheaply, for it is asked after every bundle."""
         shard = hosted.shard
         assert shard is not None
         senders = self._graph.senders[hosted.node.name]
         return (
-            self._least(senders, END) > shard.mark
+            shard.pending_timer()
+            or shard.next_wake() is not None
+            or self._least(senders, END) > shard.mark
             or self._least(self._graph.outside_senders[hosted.node.name], END) > shard.outside
         )
 

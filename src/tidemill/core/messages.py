@@ -2,8 +2,7 @@
 
 Between workers: `Delivery` (a bundle), `InBand` (a mechanism's marker, in order with the bundles) and `Receipts`.
 Between a worker and the coordinator: the rest. All travel on a link (`link.py`), which keeps their order and resends
-them, so that a message is either received or its receiver is gone. The bytes are typed msgpack; a bundle's columns
-are Arrow.
+them, so that a message is either received or its receiver is gone. Their bytes are the matter of `wire.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from typing import Final
 import msgspec
 
 from tidemill.core.bundle import Bundle
-from tidemill.core.graph import Graph
-from tidemill.core.ids import Epoch, Incarnation, Micros, NodeName, Peer, ShardId, WorkerId
+from tidemill.core.ids import Epoch, Micros, NodeName, Peer, ShardId
 from tidemill.core.keys import KeyRange
-from tidemill.core.order import decode_bundle, encode_bundle
 from tidemill.core.routing import Route
 
 
@@ -223,33 +220,3 @@ class Packet(msgspec.Struct, frozen=True):
     number: int  # 0: carries no message; OUTSIDE: belongs to no link
     acked: int
     message: Message | Delivery | None
-
-
-class _WirePacket(msgspec.Struct, frozen=True, array_like=True):
-    sender: tuple[WorkerId, Incarnation]
-    to: tuple[WorkerId, Incarnation]
-    number: int
-    acked: int
-    message: Message | None
-    delivery: tuple[ChannelId, int, bytes, bool] | None
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_WirePacket).decode
-
-
-def encode_packet(packet: Packet) -> bytes:
-    message, delivery = packet.message, None
-    if isinstance(message, Delivery):
-        delivery = (message.channel, message.number, encode_bundle(message.bundle), message.back_edge)
-        message = None
-    return _encode(_WirePacket(packet.sender, packet.to, packet.number, packet.acked, message, delivery))
-
-
-def decode_packet(data: bytes, graph: Graph) -> Packet:
-    wire = _decode(data)
-    message: Message | Delivery | None = wire.message
-    if wire.delivery is not None:
-        channel, number, bundle, back_edge = wire.delivery
-        message = Delivery(channel, number, decode_bundle(bundle, graph), back_edge)
-    return Packet(Peer(*wire.sender), Peer(*wire.to), wire.number, wire.acked, message)

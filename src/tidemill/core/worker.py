@@ -21,7 +21,7 @@ from tidemill.core.flow import Arrival
 from tidemill.core.graph import Graph
 from tidemill.core.halves import WorkerDecisions, WorkerHalf
 from tidemill.core.hosted import Hosted
-from tidemill.core.ids import END, Micros, Peer, ShardId
+from tidemill.core.ids import Micros, Peer, ShardId
 from tidemill.core.limits import Limits
 from tidemill.core.link import AnyMessage, Links
 from tidemill.core.marking import Reporter
@@ -319,7 +319,7 @@ class Worker:
         arrival = hosted.next_arrival()
         if arrival is not None:
             self._handle_arrival(hosted, arrival)
-            return bool(hosted.queue or hosted.loop) or self._may_advance(hosted)
+            return bool(hosted.queue or hosted.loop) or self.reporter.may_advance(hosted)
         if to_read_back := hosted.to_read_back():
             self._out.append(effects.ReadBack(hosted.id, hosted.adoption.epoch, to_read_back))
         if isinstance(hosted.shard, SourceShard):
@@ -349,11 +349,6 @@ class Worker:
     def _mark_dirty(self, hosted: Hosted) -> None:
         hosted.dirty = True
         self._unflushed[hosted.id] = hosted
-
-    def _may_advance(self, hosted: Hosted) -> bool:
-        """Whether time may have something for the shard; found out cheaply, for it is asked after every bundle."""
-        assert hosted.shard is not None
-        return self.reporter.may_rise(hosted) or hosted.shard.pending_timer() or hosted.shard.next_wake() is not None
 
     def _read_back(self, event: events.ReadBackDone) -> None:
         hosted = self.hosted.get(event.shard)

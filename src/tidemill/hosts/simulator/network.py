@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from tidemill.core.graph import Graph
 from tidemill.core.ids import Peer
-from tidemill.core.messages import Packet, decode_packet, encode_packet
+from tidemill.core.messages import Packet
+from tidemill.core.wire import frames_of, packet_of
 from tidemill.hosts.simulator.faults import Faults
 from tidemill.hosts.simulator.watching import Watch
 from tidemill.hosts.simulator.world import World
@@ -51,7 +52,7 @@ class Network:
 
     def _carry(self, packet: Packet) -> None:
         if self._faults.wire:
-            packet = decode_packet(encode_packet(packet), self._graph)
+            packet = packet_of([bytes(frame) for frame in frames_of(packet)], self._graph)
         delay = int(self._world.chance.expovariate(1 / self._faults.latency))
         self._world.after(delay, lambda: self._arrive(packet))
 
