@@ -30,7 +30,7 @@ from tidemill.errors import (
     UnknownStreamError,
     UnreachableError,
 )
-from tidemill.ports import ARRIVAL, SCHEDULED, Gathering, Sink, Source
+from tidemill.ports import ARRIVAL, MALFORMED, SCHEDULED, Diverting, Gathering, Sink, Source
 
 _TIME_TYPES: Final = (pa.timestamp("us", tz="UTC"), pa.timestamp("us"), pa.int64())
 
@@ -115,11 +115,16 @@ def _source_name(source: SourceDeclaration) -> NodeName:
     return NodeName(f"source:{source.stream}")
 
 
+def _diverts_to(source: SourceDeclaration) -> str | None:
+    return source.source.diverts_to if isinstance(source.source, Diverting) else None
+
+
 def _source_node(source: SourceDeclaration) -> Node:
+    diverts_to = _diverts_to(source)
     return Node(
         _source_name(source),
         "source",
-        outputs=(StreamName(source.stream),),
+        outputs=(StreamName(source.stream), *((StreamName(diverts_to),) if diverts_to else ())),
         handle=source.source,
         declared_at=source.declared_at,
     )
@@ -181,6 +186,9 @@ def _productions(told: Declarations, shapes: Iterable[Shape]) -> Iterator[tuple[
     for source in told.sources:
         schema = read_schema(source.source.schema)
         yield StreamName(source.stream), _Made(schema, f"its source (declared at {source.declared_at})")
+        if diverts_to := _diverts_to(source):
+            by = f"the malformed records of the source of '{source.stream}' (declared at {source.declared_at})"
+            yield StreamName(diverts_to), _Made(MALFORMED, by)
     for shape in shapes:
         for port in shape.outputs.values():
             by = f"an Output (declared at {port.declared_at}) of computation '{shape.name}'"

@@ -42,6 +42,7 @@ class ReadDone(msgspec.Struct, frozen=True):
     position: int
     mark: Micros
     idle: bool
+    malformed: pa.RecordBatch | None = None  # what the source diverts
 
 
 class ReadBackDone(msgspec.Struct, frozen=True):

@@ -44,6 +44,7 @@ class ReadEntry(msgspec.Struct, frozen=True):
     mark: Micros
     idle: bool
     now: Micros
+    malformed: Bundle | None = None
 
 
 Entry = BundleEntry | MarkEntry | WakeEntry | ReadEntry
@@ -78,6 +79,7 @@ class _SavedRead(msgspec.Struct, frozen=True, array_like=True, tag="read"):
     mark: Micros
     idle: bool
     now: Micros
+    malformed: _SavedBundle | None
 
 
 _Saved = _SavedBundleEntry | _SavedMark | _SavedWake | _SavedRead
@@ -120,9 +122,10 @@ def encode_entry(entry: Entry) -> bytes:
             return _encode(_SavedMark(mark, outside, now))
         case WakeEntry(now):
             return _encode(_SavedWake(now))
-        case ReadEntry(read, position, mark, idle, now):
+        case ReadEntry(read, position, mark, idle, now, malformed):
             saved = _saved_bundle(read) if read is not None else None
-            return _encode(_SavedRead(saved, position, mark, idle, now))
+            diverted = _saved_bundle(malformed) if malformed is not None else None
+            return _encode(_SavedRead(saved, position, mark, idle, now, diverted))
         case _:
             raise AssertionError(f"no entry: {entry!r}")
 
@@ -135,8 +138,9 @@ def decode_entry(data: bytes, graph: Graph) -> Entry:
             return MarkEntry(mark, outside, now)
         case _SavedWake(now):
             return WakeEntry(now)
-        case _SavedRead(read, position, mark, idle, now):
+        case _SavedRead(read, position, mark, idle, now, malformed):
             loaded = _loaded_bundle(read, graph) if read is not None else None
-            return ReadEntry(loaded, position, mark, idle, now)
+            diverted = _loaded_bundle(malformed, graph) if malformed is not None else None
+            return ReadEntry(loaded, position, mark, idle, now, diverted)
         case other:
             raise AssertionError(f"no entry: {other!r}")

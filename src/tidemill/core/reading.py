@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from tidemill.core.bundle import Bundle, new_bundle, with_times
 from tidemill.core.effects import Read
@@ -27,9 +28,18 @@ def what_was_read(shard: SourceShard, event: ReadDone) -> ReadEntry | None:
     if event.times is None and mark != END:
         mark = _arrival(shard, event.now)
     bundle = _bundle(shard, event) if event.batch is not None and event.batch.num_rows else None
-    if bundle is None and mark <= shard.mark and event.idle == shard.idle:
+    malformed = _malformed(shard, event.malformed) if event.malformed is not None else None
+    nothing = bundle is None and malformed is None and event.position == shard.position
+    if nothing and mark <= shard.mark and event.idle == shard.idle:
         return None
-    return ReadEntry(bundle, event.position, mark, event.idle, event.now)
+    return ReadEntry(bundle, event.position, mark, event.idle, event.now, malformed)
+
+
+def _malformed(shard: SourceShard, read: pa.RecordBatch) -> Bundle:
+    """It has no event time that could be read; it bears one that is not late."""
+    stream = shard.graph.streams[shard.node.outputs[1]]
+    batch = with_times(read, np.full(read.num_rows, min(shard.mark, LAST), np.int64), stream.wire_schema)
+    return new_bundle(stream.name, shard.place.shard, shard.next_malformed, batch)
 
 
 def _bundle(shard: SourceShard, event: ReadDone) -> Bundle:

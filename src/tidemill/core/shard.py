@@ -138,7 +138,9 @@ class SourceShard(Shard):
         super().__init__(graph, place)
         self.idle = False
         self.next_sequence = Sequence(1)
+        self.next_malformed = Sequence(1)  # on the stream that what could not be read is diverted to
         self._read: list[Bundle] = []
+        self._malformed: list[Bundle] = []
 
     def handle(self, entry: Entry) -> Entry | None:
         assert isinstance(entry, ReadEntry)
@@ -146,6 +148,9 @@ class SourceShard(Shard):
         if entry.bundle is not None:
             self._read.append(entry.bundle)
             self.next_sequence = Sequence(self.next_sequence + entry.bundle.rows)
+        if entry.malformed is not None:
+            self._malformed.append(entry.malformed)
+            self.next_malformed = Sequence(self.next_malformed + entry.malformed.rows)
         self.events += 1
         self.position = entry.position
         self.idle = entry.idle
@@ -154,11 +159,12 @@ class SourceShard(Shard):
 
     @property
     def produced(self) -> int:
-        return sum(bundle.rows for bundle in self._read)
+        return sum(bundle.rows for bundles in (self._read, self._malformed) for bundle in bundles)
 
     def flush(self) -> list[Bundle]:
         read, self._read = self._read, []
-        return [join(read)] if read else []
+        malformed, self._malformed = self._malformed, []
+        return [join(bundles) for bundles in (read, malformed) if bundles]
 
     @property
     def ended(self) -> bool:
@@ -166,11 +172,15 @@ class SourceShard(Shard):
 
     def head(self) -> Head:
         head = super().head()
-        return msgspec.structs.replace(head, sequences={self.node.outputs[0]: self.next_sequence})
+        numbers = (self.next_sequence, self.next_malformed)
+        return msgspec.structs.replace(head, sequences=dict(zip(self.node.outputs, numbers, strict=False)))
 
     def restore_head(self, head: Head) -> None:
         super().restore_head(head)
-        self.next_sequence = head.sequences[self.node.outputs[0]]
+        read, *malformed = self.node.outputs
+        self.next_sequence = head.sequences[read]
+        for stream in malformed:
+            self.next_malformed = head.sequences[stream]
 
 
 class SinkShard(Shard):

@@ -392,8 +392,9 @@ class Worker:
         assert isinstance(hosted.shard, SourceShard)
         entry = what_was_read(hosted.shard, event)
         if entry is not None:
-            if entry.bundle is not None:
-                hosted.oldest_input = min(hosted.oldest_input, entry.bundle.oldest)
+            for bundle in (entry.bundle, entry.malformed):
+                if bundle is not None:
+                    hosted.oldest_input = min(hosted.oldest_input, bundle.oldest)
             self._after(hosted, hosted.shard.handle(entry), None)
         self._schedule(hosted)
 

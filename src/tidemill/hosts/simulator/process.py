@@ -219,8 +219,9 @@ class WorkerProcess(Process):
 
     def _read_event(self, effect: effects.Read, chunk: Any, source: Source) -> events.ReadDone:
         times = None if source.timestamp == ARRIVAL else chunk.times
+        shard, epoch = effect.shard, effect.epoch
         return events.ReadDone(
-            self.clock(), effect.shard, effect.epoch, chunk.batch, times, chunk.position, chunk.watermark, chunk.idle
+            self.clock(), shard, epoch, chunk.batch, times, chunk.position, chunk.watermark, chunk.idle, chunk.malformed
         )
 
     def _drop_spill(self, effect: effects.DropSpill) -> None:
