@@ -1,5 +1,7 @@
 """Where records come from: each source is one file, and they know nothing of each other."""
 
+from tidemill.ports import SCHEDULED
+from tidemill.sources.generator import Generator
 from tidemill.sources.rows import Rows
 
-__all__ = ["Rows"]
+__all__ = ["SCHEDULED", "Generator", "Rows"]

@@ -109,6 +109,17 @@ def test_the_wall_clock_is_in_the_tests_hand():
     ]
 
 
+def test_what_a_schedule_would_time_is_due_when_it_is_sent():
+    pipeline = tm.Pipeline("ticks")
+    source = tm.sources.Generator(lambda n: (str(n),), "who string", tm.sources.SCHEDULED, rate=1)
+    pipeline.source("asks", source)
+    pipeline.add(Reminder)
+    stage = tm.testing.Stage(pipeline, now=100)
+    stage.send("asks", {"who": "x"})
+    stage.advance_clock("10s")
+    assert stage.outputs["reminders"] == [{"who": "x", "at": 100 + 5 * SECOND}]
+
+
 class Forever(Reminder):
     def process_timer(self, ctx, timer):
         ctx.set_timer("remind", ctx.now + 1, clock="wall")
