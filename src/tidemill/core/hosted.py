@@ -172,7 +172,6 @@ class Hosted:
         weight = weight_of(arrival.item)
         self._handled_weight += weight
         arrival.channel.worked += weight
-        arrival.channel.owed = True
 
     # What leaves
 

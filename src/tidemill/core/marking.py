@@ -27,6 +27,7 @@ class Reporter:
         self._published: dict[NodeName, Micros] = {}
         self._idle: dict[NodeName, None] = {}
         self._at_rest: dict[NodeName, None] = {}
+        self._allowed: dict[NodeName, tuple[Micros, Micros]] = {}  # by the senders, as they were last published
         self.stopping = False
         self._reported: dict[ShardId, ShardReport] = {}
         self._owed: dict[int, InChannel] = {}
@@ -39,6 +40,7 @@ class Reporter:
         self._published = {}
         self._idle = {}
         self._at_rest = {}
+        self._allowed = {}
         self._reported = {}
         self._owed = {}
 
@@ -56,6 +58,7 @@ class Reporter:
         rose: dict[NodeName, None] = {node: None for node in idle if node not in self._idle}
         self._idle = idle
         self._at_rest = dict.fromkeys(message.at_rest)
+        self._allowed = {}
         for node, mark in message.marks:
             if mark > self._published.get(node, BEGINNING):
                 self._published[node] = mark
@@ -73,14 +76,17 @@ class Reporter:
 
     def may_advance(self, hosted: Hosted) -> bool:
         """Whether time may have something for the shard; found out cheaply, for it is asked after every bundle."""
-        shard = hosted.shard
+        shard, name = hosted.shard, hosted.node.name
         assert shard is not None
-        senders = self._graph.senders[hosted.node.name]
+        allowed = self._allowed.get(name)
+        if allowed is None:
+            whole = self._least(self._graph.senders[name], END)
+            allowed = self._allowed[name] = whole, self._least(self._graph.outside_senders[name], END)
         return (
-            shard.pending_timer()
+            allowed[0] > shard.mark
+            or allowed[1] > shard.outside
+            or shard.pending_timer()
             or shard.next_wake() is not None
-            or self._least(senders, END) > shard.mark
-            or self._least(self._graph.outside_senders[hosted.node.name], END) > shard.outside
         )
 
     def _least(self, nodes: tuple[NodeName, ...], mark: Micros) -> Micros:
@@ -107,8 +113,9 @@ class Reporter:
         return bool(self._owed)
 
     def owe(self, channel: InChannel) -> None:
-        channel.owed = True
-        self._owed[id_of(channel)] = channel
+        if not channel.owed:
+            channel.owed = True
+            self._owed[id_of(channel)] = channel
 
     def receipts(self, hosted: dict[ShardId, Hosted]) -> Iterator[tuple[Peer, Receipts]]:
         """What every sender is owed, one message for each process."""

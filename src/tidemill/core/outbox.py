@@ -25,6 +25,7 @@ class Outbox:
         "_batched",
         "_batches",
         "_fields",
+        "_names",
         "_oldest",
         "_origin",
         "_row_type",
@@ -39,6 +40,7 @@ class Outbox:
         self._stream = stream
         self._wire = stream.wire_schema
         self._fields = [(field.name, field.type) for field in stream.schema]
+        self._names = frozenset(stream.schema.names)
         self._row_type = pa.struct(list(stream.wire_schema))
         self._origin = origin
         self._batches: list[pa.RecordBatch] = []
@@ -106,15 +108,14 @@ class Outbox:
 
     def _batch_of_rows(self) -> pa.RecordBatch:
         rows = self.rows
-        width = len(self._fields)
         try:
-            if sum(map(len, rows)) != len(rows) * width:
-                raise self._misfit()
             return self._few() if len(rows) <= FEW else self._many()
         except (KeyError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise self._misfit() from error
 
     def _many(self) -> pa.RecordBatch:
+        if sum(map(len, self.rows)) != len(self.rows) * len(self._fields):
+            raise self._misfit()
         arrays = [pa.array([row[name] for row in self.rows], type) for name, type in self._fields]
         arrays.append(int64_array(np.array(self.times, np.int64)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._wire)
@@ -122,8 +123,8 @@ class Outbox:
     def _few(self) -> pa.RecordBatch:
         """One conversion for all columns: half the cost for a row or two."""
         for row in self.rows:
-            for name, _ in self._fields:
-                row[name]  # what is missing would be taken for null
+            if row.keys() != self._names:
+                raise self._misfit()  # what is missing would be taken for null
         timed = [{**row, TIME_COLUMN: at} for row, at in zip(self.rows, self.times, strict=True)]
         return pa.RecordBatch.from_struct_array(pa.array(timed, self._row_type))
 

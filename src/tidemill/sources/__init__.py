@@ -1,7 +1,8 @@
 """Where records come from: each source is one file, and they know nothing of each other."""
 
 from tidemill.ports import SCHEDULED
+from tidemill.sources.files import Files
 from tidemill.sources.generator import Generator
 from tidemill.sources.rows import Rows
 
-__all__ = ["SCHEDULED", "Generator", "Rows"]
+__all__ = ["SCHEDULED", "Files", "Generator", "Rows"]
