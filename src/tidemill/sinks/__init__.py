@@ -1,5 +1,6 @@
 """Where records leave: each sink is one file, and they know nothing of each other."""
 
+from tidemill.sinks.callback import Callback
 from tidemill.sinks.collect import Collect
 
-__all__ = ["Collect"]
+__all__ = ["Callback", "Collect"]
