@@ -1,0 +1,28 @@
+"""The pages of `docs` say what is: their Python runs, and what they show of an example is what the example has."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def test_the_page_of_sources_and_sinks():
+    blocks = BLOCK.findall((ROOT / "docs" / "sources-and-sinks.md").read_text())
+    example = (ROOT / "examples" / "own_source_and_sink.py").read_text()
+    assert any(block in example for block in blocks)
+    scope = {"__name__": "own_source_and_sink"}
+    exec(compile(example, "own_source_and_sink.py", "exec"), scope)  # noqa: S102 - it is our own
+    for block in blocks:
+        assert block in example or "class " not in block
+        exec(compile(block, "sources-and-sinks.md", "exec"), scope)  # noqa: S102 - it is our own
+    names = {name: type(value).__name__ for name, value in scope.items()}
+    assert [names[name] for name in ("words", "readings", "fast", "logs", "alerts")] == [
+        *("Rows", "Generator", "Generator", "Files", "Callback")
+    ]
+
+
+def test_what_pages_link_to_is_there():
+    for page in (ROOT / "docs").glob("*.md"):
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
