@@ -24,6 +24,8 @@ SCHEDULED: Final = "__scheduled"
 gives it in `Chunk.times`. No column may have this name.
 """
 
+_NO_WAIT: Final = Micros(0)
+
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
@@ -49,7 +51,7 @@ class Chunk:
     idle: bool
     """Nothing is there and nothing is expected soon: this split must not hold time back."""
 
-    wait: Micros = Micros(0)
+    wait: Micros = _NO_WAIT
     """Where nothing was read: reading again sooner than this would find nothing either. 0 if that is not known."""
 
     skipped: int = 0

@@ -183,8 +183,7 @@ def test_a_time_that_no_column_tells_is_time_enough(timestamp):
         def process_timer(self, ctx, timer):
             pass
 
-    source = Odd(pa.schema([("word", pa.string())]))
-    source.timestamp = timestamp
+    source = tm.sources.Generator(lambda i: (str(i),), "word string", timestamp, rate=1)
     pipeline = tm.Pipeline("test")
     pipeline.source("words", source)
     pipeline.add(Timed)
