@@ -168,10 +168,12 @@ class Hosted:
         """Whether a source's shard may ask for more."""
         return not (self.reading or self.runs_ahead or self.yielding or self.held_back())
 
-    def worked_off(self, arrival: Arrival) -> None:
+    def worked_off(self, arrival: Arrival) -> int:
+        """Counts it; gives its weight, for which the sender is owed credit."""
         weight = weight_of(arrival.item)
         self._handled_weight += weight
         arrival.channel.worked += weight
+        return weight
 
     # What leaves
 

@@ -31,6 +31,7 @@ class Reporter:
         self.stopping = False
         self._reported: dict[ShardId, ShardReport] = {}
         self._owed: dict[int, InChannel] = {}
+        self._owed_weight = 0
         self._number = 0
         self._named = 0  # the highest report that a receipt named
         self._last = Micros(0)
@@ -108,11 +109,12 @@ class Reporter:
 
     # Owed
 
-    @property
-    def receipts_owed(self) -> bool:
-        return bool(self._owed)
+    def owes(self, weight: int) -> bool:
+        """Whether senders are owed credit for so much."""
+        return self._owed_weight >= weight
 
-    def owe(self, channel: InChannel) -> None:
+    def owe(self, channel: InChannel, weight: int = 0) -> None:
+        self._owed_weight += weight
         if not channel.owed:
             channel.owed = True
             self._owed[id_of(channel)] = channel
@@ -126,6 +128,7 @@ class Reporter:
                 by_peer.setdefault(channel.peer, []).append(channel.receipt(self._number + 1))
                 self._named = self._number + 1
         self._owed = {}
+        self._owed_weight = 0
         for peer, receipts in by_peer.items():
             yield peer, Receipts(receipts)
 

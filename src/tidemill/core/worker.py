@@ -33,7 +33,7 @@ from tidemill.core.shard import Shard, SourceShard
 from tidemill.errors import TidemillError
 
 RECEIPTS_EVERY: Final = 16
-"""After so many turns the senders are told what was worked off, even if more is to be done."""
+"""After so many turns the senders are told what was worked off. Also with every tick, and when it gives much credit."""
 
 
 class Worker:
@@ -110,7 +110,7 @@ class Worker:
     @property
     def busy(self) -> bool:
         """Whether a turn would find something to do."""
-        return self.halted is None and bool(self._rotation or self._unflushed or self.reporter.receipts_owed)
+        return self.halted is None and bool(self._rotation or self._unflushed)
 
     def handle(self, event: events.WorkerEvent) -> list[Effect]:
         self.now = event.now
@@ -304,7 +304,7 @@ class Worker:
         if not self._rotation:
             for hosted in list(self._unflushed.values()):
                 self._flush(hosted)
-        if not self._rotation or self._turns % RECEIPTS_EVERY == 0:
+        if self._turns % RECEIPTS_EVERY == 0 or (not self._rotation and self.reporter.owes(self.limits.window // 4)):
             self._send_receipts()
 
     def _is_full(self, shard: Shard) -> bool:
@@ -338,8 +338,7 @@ class Worker:
             self._after(hosted, entry, arrival)
         else:
             self._decide(self.half.marker(hosted.shard, arrival.channel.id.from_shard, arrival.item))
-        hosted.worked_off(arrival)
-        self.reporter.owe(arrival.channel)
+        self.reporter.owe(arrival.channel, hosted.worked_off(arrival))
 
     def _after(self, hosted: Hosted, entry: Entry | None, arrival: Arrival | None) -> None:
         assert hosted.shard is not None
@@ -493,6 +492,7 @@ class Worker:
         for hosted in self.hosted.values():
             hosted.runs_ahead = False
             self._schedule(hosted)
+        self._send_receipts()  # first, for they speak of the report that follows
         report = self.reporter.report(self.hosted, self.now)
         if report is not None:
             self._to_coordinator(report)

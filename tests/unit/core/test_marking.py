@@ -278,12 +278,13 @@ def test_a_sender_is_told_once_what_is_known_of_its_records():
     made, held = reporter(), hosted()
     channel = arrive(held, 5)
     channel.taken, channel.worked = 1, 17
-    made.owe(channel)
-    assert made.receipts_owed
+    made.owe(channel, 17)
+    assert made.owes(17)
+    assert not made.owes(18)
     ((peer, told_it),) = receipts(made, held)
     assert peer == OTHER
     assert told_it == Receipts([channel.receipt(1)])
-    assert not made.receipts_owed
+    assert not made.owes(1)
     assert receipts(made, held) == []
 
 

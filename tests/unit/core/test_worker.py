@@ -190,6 +190,7 @@ def test_a_shard_that_is_given_up_releases_nothing_more():
     worker.deliver(IN, bundle(("a", 1, 10)))
     worker.work()
     receipts(worker)
+    worker.said.clear()
     worker.decide(d.GiveUp(2), d.Release(2, 9), d.Acknowledge(IN, 9))
     worker.work()
     assert delivered(worker) == []
@@ -352,6 +353,8 @@ def test_the_mechanism_is_told_what_receivers_took():
 
 
 def receipts(worker, peer=OTHER):
+    """What a sender is told with the next tick, or was told before."""
+    worker.tick(1)
     return [each for message in worker.told(peer, messages.Receipts) for each in message.receipts]
 
 
@@ -365,6 +368,18 @@ def test_a_sender_learns_what_was_worked_off_and_what_was_taken():
     worker.decide(d.Acknowledge(IN, 1))
     worker.work()
     assert [(each.taken, each.worked) for each in receipts(worker)] == [(1, weight_of(sent))]
+
+
+def test_much_credit_is_given_at_once_and_little_with_the_next_tick():
+    worker = counting(half=Told(), limits=Limits(window=4 * 20))
+    sent = bundle(("a", 1, 1))
+    worker.deliver(IN, sent)
+    worker.work()
+    assert worker.told(OTHER, messages.Receipts) == []
+    worker.deliver(IN, bundle(("a", 2, 1), first=2))
+    worker.work()
+    ((told,),) = [message.receipts for message in worker.told(OTHER, messages.Receipts)]
+    assert told.worked == 2 * weight_of(sent)
 
 
 def test_what_is_not_worked_off_gives_no_credit():
@@ -688,6 +703,7 @@ def hop(worker):
     """What it said to itself comes back once, and is worked off."""
     worker.loop_back()
     worker.work()
+    worker.tick(1)
 
 
 def test_a_shard_that_feeds_itself_is_yielded_when_its_own_records_are_through():

@@ -77,6 +77,8 @@ def untaken(worker):
 
 
 def receipts(worker, peer=OTHER):
+    """What a sender is told with the next tick."""
+    worker.tick(1)
     return [(each.channel, each.taken) for told in worker.told(peer, messages.Receipts) for each in told.receipts]
 
 

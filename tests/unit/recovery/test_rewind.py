@@ -41,6 +41,7 @@ def test_in_a_worker_everything_is_taken_and_released_at_once(mechanism):
     worker.work()
     (sent,) = worker.deliveries()
     assert rows_of(sent.bundle) == [("a", 1, 1)]
+    worker.tick(1)
     (told,) = worker.told(OTHER, messages.Receipts)
     assert told.receipts == [Receipt(ChannelId(1, 1, 2, 1), 1, 17, 1)]
     assert worker.effects == []
