@@ -1,0 +1,1 @@
+"""What a run shows of itself: progress, the journal of what happened, the display on a terminal, metrics."""
