@@ -31,6 +31,7 @@ Pattern = str | os.PathLike[str]
 
 _TREATMENTS: Final = ("fail", "skip", "divert")
 _BLOCK: Final = 2**20
+_ROUNDS: Final = 16
 _SHOWN: Final = 200  # of a line, in an error
 
 
@@ -137,15 +138,16 @@ class FilesReader:
         self._newest: int = BEGINNING
 
     def read(self, limit: int) -> Chunk:
-        """Where all lines are blank or skipped it reads on: a chunk has something to say, or is the last."""
+        """Where all lines are blank or skipped it reads on for a while, so that few chunks have nothing to say."""
         skipped = 0
-        while True:
+        for _ in range(_ROUNDS):
             piece, start, lines = self._lines.take(limit)
             read = self._json.read(lines)
             told = {} if piece is None else self._source.treated(piece, lines, start - piece.start, read.problems)
             skipped += told.pop("skipped", 0)
             if read.batch.num_rows or told or self._lines.ended:
-                return self._chunk(read, skipped, told)
+                break
+        return self._chunk(read, skipped, told)
 
     def _chunk(self, read: Read, skipped: int, told: dict[str, Any]) -> Chunk:
         if len(read.times):

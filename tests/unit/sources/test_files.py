@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tidemill as tm
-from tidemill.core.ids import BEGINNING, END, LAST, Micros
+from tidemill.core.ids import BEGINNING, END, LAST, Micros, StreamName
 from tidemill.errors import DataError, PipelineError, SchemaError, StorageError
 from tidemill.ports import MALFORMED, SCHEDULED, Diverting, Preparable, Source
 from tidemill.sources import files as module
@@ -281,6 +281,22 @@ def test_malformed_lines_are_diverted(damaged, limit):
         ("b.jsonl", 9, '{"n": 4'),
     ]
     assert [row["problem"] for row in rows[1:]] == ["it is not text in UTF-8", "Input data was truncated"]
+
+
+def test_a_read_ends_even_where_nothing_can_be_read(folder):
+    write(folder / "t", "nonsense\n" * 100 + '{"n": 1}\n')
+    read = chunks(files(folder / "t", malformed="skip").prepared(NOW), limit=1)
+    assert len(read) > 3
+    assert read[0].position == 9 * read[0].skipped > 9
+    assert numbers(read) == [1]
+    assert sum(chunk.skipped for chunk in read) == 100
+
+
+def test_the_diverted_are_a_stream_of_the_pipeline(damaged):
+    pipeline = tm.Pipeline("diverting")
+    pipeline.source("numbers", files(damaged, malformed="divert", diverts_to="bad"))
+    pipeline.sink("bad", tm.sinks.Collect())
+    assert pipeline.graph().streams[StreamName("bad")].schema == MALFORMED
 
 
 @pytest.mark.parametrize("time", ["null", LAST + 1])
