@@ -4,7 +4,9 @@ from tidemill import errors, sinks, sources, testing
 from tidemill.api.computation import Computation, Input, Output
 from tidemill.api.pipeline import Pipeline
 from tidemill.api.state import Columns
-from tidemill.errors import DataError, PipelineError, TidemillError
+from tidemill.errors import DataError, PipelineError, RunError, TidemillError
+from tidemill.hosts.spark.run import Run
+from tidemill.launch import run
 from tidemill.ports import ARRIVAL
 
 __all__ = [
@@ -16,8 +18,11 @@ __all__ = [
     "Output",
     "Pipeline",
     "PipelineError",
+    "Run",
+    "RunError",
     "TidemillError",
     "errors",
+    "run",
     "sinks",
     "sources",
     "testing",

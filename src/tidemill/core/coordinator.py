@@ -44,6 +44,9 @@ class Plan(NamedTuple):
     patience: Micros = Micros(3_000_000)  # how long to wait for a lost worker's replacement
     silence: Micros = Micros(10_000_000)  # how long a worker may say nothing
     publish_every: Micros = Micros(10_000)
+    gathering: Micros = Micros(
+        3_000_000
+    )  # how long to wait for the first workers, before beginning with those there are
 
 
 class JournalEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -304,7 +307,7 @@ class Coordinator:
             self._lose(silent)
             for peer in silent:
                 self._dismiss(peer)
-        if self.phase == "gathering" and self.members.worth_recovering(self.now) and self.members.alive():
+        if self.phase == "gathering" and self.members.waited(self.now, self.plan.gathering):
             self._begin()
         self._recover_if_possible()
         if self.phase != "gathering":  # the half has been told to begin

@@ -97,6 +97,8 @@ class Hosted:
         self._handled_weight = 0  # since the last flush
         self._unreleased_weight = 0
         self.dirty = False  # something was handled since the last flush
+        self.records_in = 0
+        self.records_out = 0
         self.listed = False  # in the worker's rotation
         self.reading = False  # a source's read is under way
         self.runs_ahead = False  # a source that is to wait for the others: look again at the next tick
@@ -173,6 +175,7 @@ class Hosted:
         weight = weight_of(arrival.item)
         self._handled_weight += weight
         arrival.channel.worked += weight
+        self.records_in += arrival.item.rows if isinstance(arrival.item, Bundle) else 0
         return weight
 
     # What leaves
@@ -197,7 +200,10 @@ class Hosted:
         self.flush_number += 1
         bundles = [*self.unsent, *self.shard.flush()]
         self.unsent = []
-        weight = self._handled_weight + sum(map(weight_of, bundles))
+        weight = self._handled_weight
+        for bundle in bundles:
+            weight += weight_of(bundle)
+            self.records_out += bundle.rows
         flush = Flush(self.flush_number, bundles, accepted, self.shard.output_mark(), self.oldest_input, weight)
         self.flushes.append(flush)
         self._unreleased_weight += weight

@@ -72,8 +72,12 @@ class Members:
         return [peer for peer, heard in self._heard.items() if now - heard >= self._silence]
 
     def worth_recovering(self, now: Micros) -> bool:
-        """Whether to go on with those who are here: all of them, or those after waiting long enough for the rest."""
-        if self.complete:
-            return True
-        waited = self._short_since is not None and now - self._short_since >= self._patience
-        return bool(self._heard) and waited
+        """Whether to go on with those who are here: all of them, or those after waiting long enough for the rest.
+
+        Without any patience nobody is waited for, not even the first.
+        """
+        return self.complete or not self._patience or self.waited(now, self._patience)
+
+    def waited(self, now: Micros, patience: Micros) -> bool:
+        """Whether somebody is here, and the rest were waited for so long."""
+        return bool(self._heard) and self._short_since is not None and now - self._short_since >= patience

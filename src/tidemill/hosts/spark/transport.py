@@ -1,0 +1,192 @@
+"""Packets between the processes of a run, and the one place where such a process waits.
+
+Every process listens on one socket and has one more to each process that it sends to, so that the way there is in
+order. Where the others listen is in a book that the coordinator keeps. A packet for somebody who is not in it yet is
+dropped: the link sends it again, and by then the book has come. What arrives and can't be read is refused, counted, and
+told once; nothing that a stranger sends gets so far (`sockets`).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import zmq
+
+from tidemill.core.graph import Graph
+from tidemill.core.ids import Micros, Peer
+from tidemill.core.messages import Packet
+from tidemill.core.wire import frames_of, packet_of
+from tidemill.hosts.spark import protocol
+from tidemill.hosts.spark.secrets import Secrets
+from tidemill.hosts.spark.sockets import Refusals, authenticator, connected, listening
+
+PACKET: Final = b"p"
+CONTROL: Final = b"c"
+
+SMALL: Final = 16_384
+"""Frames up to this size are cheaper copied than kept until they are sent."""
+
+AT_ONCE: Final = 64
+"""How many messages are taken in before the core has a turn."""
+
+Hear = Callable[[bytes, protocol.Control], None]
+
+
+class Transport:
+    def __init__(
+        self,
+        secrets: Secrets,
+        host: str,
+        graph: Graph,
+        *,
+        hear: Hear,
+        say: Callable[[str], None],
+        bound: socket.socket | None = None,
+    ) -> None:
+        self._graph = graph
+        self._secrets = secrets
+        self._hear = hear
+        self._say = say
+        self._context: zmq.Context[Any] = zmq.Context()
+        self._guard = authenticator(self._context, secrets)
+        self._in = listening(self._context, secrets, host, bound)
+        self._refusals = Refusals(self._in, say)
+        self._out: dict[Peer, zmq.Socket[Any]] = {}
+        self._book: dict[Peer, str] = {}
+        self._unreadable = 0
+        self._waker, self._woken = os.pipe()
+        os.set_blocking(self._waker, False)
+        os.set_blocking(self._woken, False)
+        self._fd: int = self._in.getsockopt(zmq.FD)
+        self._watched: dict[Any, Callable[[], None]] = {self._waker: self._slept}
+
+    @property
+    def address(self) -> str:
+        """Where this process listens."""
+        return str(self._in.getsockopt(zmq.LAST_ENDPOINT).decode())
+
+    @property
+    def refused(self) -> int:
+        return self._refusals.count + self._unreadable
+
+    def watch(self, file: Any, ready: Callable[[], None]) -> None:
+        """Waits for this too, and calls `ready` when it can be read."""
+        self._watched[file] = ready
+
+    def unwatch(self, file: Any) -> None:
+        self._watched.pop(file, None)
+
+    # The book
+
+    def know(self, book: Mapping[Peer, str]) -> None:
+        """Where everybody listens, from now on. Ways to those who are not named are closed."""
+        self._book = dict(book)
+        for peer in [known for known in self._out if known not in self._book]:
+            self.forget(peer)
+
+    def forget(self, peer: Peer) -> None:
+        self._book.pop(peer, None)
+        way = self._out.pop(peer, None)
+        if way is not None:
+            way.close(0)
+
+    def _way(self, peer: Peer) -> zmq.Socket[Any] | None:
+        way = self._out.get(peer)
+        if way is None and peer in self._book:
+            way = self._out[peer] = connected(self._context, self._secrets, self._book[peer])
+        return way
+
+    # Out
+
+    def send(self, packet: Packet) -> None:
+        way = self._out.get(packet.to) or self._way(packet.to)
+        if way is None:
+            return
+        way.send(PACKET, zmq.SNDMORE)
+        *first, last = frames_of(packet)
+        for frame in first:
+            way.send(frame, zmq.SNDMORE)
+        way.send(last, copy=len(last) <= SMALL)
+
+    def control(self, to: Peer, message: protocol.Control) -> None:
+        way = self._way(to)
+        if way is not None:
+            way.send_multipart([CONTROL, protocol.encode(message)])
+
+    def answer(self, identity: bytes, message: protocol.Control) -> bool:
+        """To one who has no listening socket of its own: the driver. False if it is not there."""
+        try:
+            self._in.send_multipart([identity, CONTROL, protocol.encode(message)], zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return False
+        return True
+
+    # In
+
+    def receive(self) -> list[Packet]:
+        """What has arrived; control messages are heard on the way. Never waits."""
+        packets: list[Packet] = []
+        for _ in range(AT_ONCE):
+            if not self._in.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+                break
+            identity, *frames = self._in.recv_multipart(zmq.NOBLOCK, copy=False)
+            try:
+                packet = self._read(identity.bytes, [frame.buffer for frame in frames])
+            except ValueError as error:
+                self._refuse(str(error))
+                continue
+            if packet is not None:
+                packets.append(packet)
+        return packets
+
+    def _read(self, identity: bytes, frames: list[memoryview]) -> Packet | None:
+        kind = bytes(frames[0]) if frames else b""
+        if kind == PACKET:
+            return packet_of(frames[1:], self._graph)
+        if kind != CONTROL or len(frames) != 2:
+            raise ValueError("neither a packet nor a control message")
+        self._hear(identity, protocol.decode(frames[1]))
+        return None
+
+    def _refuse(self, why: str) -> None:
+        self._unreadable += 1
+        if self._unreadable == 1:
+            self._say(f"a message that can't be read was refused: {why}")
+
+    def look(self, _: Micros) -> None:
+        """With every tick: who was refused at the door?"""
+        self._refusals.look()
+
+    # Waiting
+
+    def wait(self, micros: Micros) -> None:
+        if self._in.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+            return  # the descriptor tells of changes only
+        files = [self._fd, *self._watched]
+        for file in select.select(files, [], [], micros / 1e6)[0]:
+            if file != self._fd:
+                self._watched[file]()
+
+    def wake(self) -> None:
+        try:
+            os.write(self._woken, b"\0")
+        except BlockingIOError:
+            return  # it is awake as it is
+
+    def _slept(self) -> None:
+        os.read(self._waker, 4096)
+
+    def close(self, linger: int = 0) -> None:
+        """`linger`: how many milliseconds what was sent last has to leave."""
+        for way in self._out.values():
+            way.close(linger)
+        self._refusals.close()
+        self._in.close(linger)
+        self._guard.stop()
+        self._context.destroy(linger)
+        os.close(self._waker)
+        os.close(self._woken)

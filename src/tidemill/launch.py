@@ -1,0 +1,162 @@
+"""`tm.run`: checks everything that can be checked, puts a run together, and gives it back while it goes on.
+
+What a run needs of the driver is settled here, in an order that leaves nothing behind if a step fails: the pipeline,
+the session, the slots; then what can be sent; then the processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets as entropy
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from tidemill.api.durations import duration
+from tidemill.api.pipeline import Pipeline
+from tidemill.core.coordinator import Plan
+from tidemill.core.graph import Graph
+from tidemill.core.ids import Micros
+from tidemill.core.limits import Limits
+from tidemill.errors import PipelineError
+from tidemill.hosts.spark import attendance, session, slots
+from tidemill.hosts.spark.jobs import Jobs
+from tidemill.hosts.spark.orders import CoordinatorOrders, Orders, for_coordinator, for_workers
+from tidemill.hosts.spark.run import Run, Watcher, Watchers
+from tidemill.hosts.spark.secrets import Secrets, new_secrets
+from tidemill.observe.display import Display
+from tidemill.observe.journal import JOURNAL
+from tidemill.observe.metrics import MetricsServer
+from tidemill.ports import Preparable
+from tidemill.recovery.contract import NOTHING, Mechanism
+from tidemill.recovery.nothing import Nothing
+from tidemill.storage.folder import held
+
+NEVER: Final = Micros(2**62)
+HANGS_AFTER: Final = Micros(60_000_000)
+"""A worker that is alive and says nothing for so long is taken for one that hangs."""
+
+PATIENCE: Final = Micros(10_000_000)
+"""So long a lost worker's replacement is waited for, before the others take over what it had."""
+
+
+def run(  # noqa: PLR0913 - each is a choice of the user's, by name
+    pipeline: Pipeline,
+    spark: Any = None,
+    *,
+    workers: int = 2,
+    recovery: Mechanism | None = None,
+    storage: str | Path | None = None,
+    master: str | None = None,
+    max_skew: Any = None,
+    metrics_port: int | None = None,
+    display: bool | None = None,
+    start_within: Any = "60s",
+    seed: int = 0,
+) -> Run:
+    """Runs the pipeline live on Spark and gives back the run, which goes on in the background.
+
+    With no session given the active one is taken, or a local one is made (`master` says which) and closed with the run.
+    `storage` is a folder for what outlives the processes: the journal that `tidemill inspect` reads. `max_skew` pauses a
+    source that is so far ahead of the slowest one. `display` shows the run's progress on standard error: True, False,
+    or None for where that is a terminal. `metrics_port` serves Prometheus. `seed` is what `ctx.random` follows from.
+    """
+    if type(workers) is not int or workers < 1:
+        raise PipelineError(f"workers={workers!r}: a run needs at least one worker.")
+    mechanism = recovery or Nothing()
+    patience = duration(start_within, "start_within") / 1e6
+    limits = Limits(max_skew=None if max_skew is None else duration(max_skew, "max_skew"))
+    graph = _prepared(pipeline.graph())
+    with contextlib.ExitStack() as undo:
+        spark = _session(spark, master, workers, pipeline.name, undo)
+        slots.check_slots(spark, workers)
+        keys, host = new_secrets(), session.driver_host(spark)
+        journal = _journal(storage, undo)
+        attending = attendance.Attendance(host, keys)
+        undo.callback(attending.close, grace=0.0)
+        orders = Orders(for_workers(graph), mechanism, limits, seed, keys, attending.address, attending.lifeline)
+        shipped = _shipped(orders)
+        made = Run(pipeline.name, graph, workers, attending, _watchers(metrics_port, display=display, undo=undo))
+        command = _command(graph, mechanism, _plan(graph, workers, mechanism), keys, host, journal)
+        attending.start(command, attendance.pickled, hear=made.hear, died=made.died)
+        jobs = Jobs(spark, pipeline.name, entropy.token_hex(4), shipped, hopeless=made.hopeless)
+        made.attend(jobs, undo.pop_all().close)
+        jobs.start(workers)
+    made.started(patience)
+    return made
+
+
+def _prepared(graph: Graph) -> Graph:
+    """Sources settle what a rewind rests on: which files there are, when a clock began."""
+    now = Micros(time.time_ns() // 1_000)
+    nodes = {
+        name: replace(node, handle=node.handle.prepared(now)) if isinstance(node.handle, Preparable) else node
+        for name, node in graph.nodes.items()
+    }
+    return Graph(graph.name, graph.streams, nodes, graph.subscriptions)
+
+
+def _session(given: Any, master: str | None, workers: int, name: str, undo: contextlib.ExitStack) -> Any:
+    if given is not None and master is not None:
+        raise PipelineError(f"spark= and master={master!r} were both given; a session has its master already.")
+    active = given if given is not None or master is not None else session.active_session()
+    if active is not None:
+        return active
+    made = session.new_session(master or f"local[{workers}]", f"tidemill {name}")
+    undo.callback(made.stop)
+    return made
+
+
+def _journal(storage: str | Path | None, undo: contextlib.ExitStack) -> str | None:
+    """The file that tells what happened, in a folder that nobody else uses while the run lasts."""
+    if storage is None:
+        return None
+    undo.enter_context(held(Path(storage)))
+    return str(Path(storage) / JOURNAL)
+
+
+def _watchers(metrics_port: int | None, *, display: bool | None, undo: contextlib.ExitStack) -> Watchers:
+    show: list[Watcher] = []
+    say: Callable[[str], None] = lambda _: None
+    if display or (display is None and sys.stderr.isatty()):
+        screen = Display()
+        undo.callback(screen.close)
+        show.append(screen.show)
+        say = screen.say
+    if metrics_port is not None:
+        server = MetricsServer(metrics_port)
+        undo.callback(server.close)
+        show.append(server.show)
+    return Watchers(show, say)
+
+
+def _shipped(orders: Orders) -> bytes:
+    """The orders as bytes; if they can't be, an error that names the part."""
+    try:
+        return attendance.pickled(orders)
+    except Exception as error:
+        for node in orders.graph.nodes.values():
+            try:
+                attendance.pickled(node)
+            except Exception as part:
+                raise PipelineError(
+                    f"{node.name} (declared at {node.declared_at}) can't be sent to the workers: {type(part).__name__}: {part}. "
+                    "Keep connections, locks and open files out of it; open them where they are used."
+                ) from error
+        raise PipelineError(f"the pipeline can't be sent to the workers: {error}") from error
+
+
+def _plan(graph: Graph, workers: int, mechanism: Mechanism) -> Plan:
+    splits = {node.name: len(node.handle.splits()) for node in graph.of_kind("source")}
+    patience = Micros(0) if mechanism.promise == NOTHING else PATIENCE
+    return Plan(workers, splits, workers, patience=patience, silence=HANGS_AFTER, gathering=NEVER)
+
+
+def _command(
+    graph: Graph, mechanism: Mechanism, plan: Plan, keys: Secrets, host: str, journal: str | None
+) -> CoordinatorOrders:
+    started = time.time_ns() // 1_000
+    return CoordinatorOrders(for_coordinator(graph), mechanism, plan, keys, host, -1, -1, 1, started, journal)
