@@ -27,9 +27,7 @@ from tidemill.hosts.spark.jobs import Jobs
 from tidemill.hosts.spark.orders import CoordinatorOrders, Orders, for_coordinator, for_workers
 from tidemill.hosts.spark.run import Run, Watcher, Watchers
 from tidemill.hosts.spark.secrets import Secrets, new_secrets
-from tidemill.observe.display import Display
 from tidemill.observe.journal import JOURNAL
-from tidemill.observe.metrics import MetricsServer
 from tidemill.ports import Preparable
 from tidemill.recovery.contract import NOTHING, Mechanism
 from tidemill.recovery.nothing import Nothing
@@ -60,8 +58,8 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
     """Runs the pipeline live on Spark and gives back the run, which goes on in the background.
 
     With no session given the active one is taken, or a local one is made (`master` says which) and closed with the run.
-    `storage` is a folder for what outlives the processes: the journal that `tidemill inspect` reads. `max_skew` pauses a
-    source that is so far ahead of the slowest one. `display` shows the run's progress on standard error: True, False,
+    `storage` is a folder for what outlives the processes: the journal that `tidemill inspect` reads. `max_skew` pauses
+    a source that is so far ahead of the slowest one. `display` shows the run's progress on standard error: True, False,
     or None for where that is a terminal. `metrics_port` serves Prometheus. `seed` is what `ctx.random` follows from.
     """
     if type(workers) is not int or workers < 1:
@@ -119,18 +117,27 @@ def _journal(storage: str | Path | None, undo: contextlib.ExitStack) -> str | No
 
 
 def _watchers(metrics_port: int | None, *, display: bool | None, undo: contextlib.ExitStack) -> Watchers:
+    """What is not wanted is not imported either."""
     show: list[Watcher] = []
-    say: Callable[[str], None] = lambda _: None
+    say: Callable[[str], None] = _unheard
     if display or (display is None and sys.stderr.isatty()):
+        from tidemill.observe.display import Display  # noqa: PLC0415 - as it says
+
         screen = Display()
         undo.callback(screen.close)
         show.append(screen.show)
         say = screen.say
     if metrics_port is not None:
+        from tidemill.observe.metrics import MetricsServer  # noqa: PLC0415 - as it says
+
         server = MetricsServer(metrics_port)
         undo.callback(server.close)
         show.append(server.show)
     return Watchers(show, say)
+
+
+def _unheard(_: str) -> None:
+    """Nobody looks on."""
 
 
 def _shipped(orders: Orders) -> bytes:
@@ -142,10 +149,11 @@ def _shipped(orders: Orders) -> bytes:
             try:
                 attendance.pickled(node)
             except Exception as part:
+                why = f"{type(part).__name__}: {part}"
                 raise PipelineError(
-                    f"{node.name} (declared at {node.declared_at}) can't be sent to the workers: {type(part).__name__}: {part}. "
-                    "Keep connections, locks and open files out of it; open them where they are used."
-                ) from error
+                    f"{node.name} (declared at {node.declared_at}) can't be sent to the workers: {why}. Keep "
+                    "connections, locks and open files out of it; open them where they are used."
+                ) from part
         raise PipelineError(f"the pipeline can't be sent to the workers: {error}") from error
 
 

@@ -26,7 +26,7 @@ def held(folder: Path) -> Iterator[Path]:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise StorageError(
-            f"the storage folder {str(folder)!r} can't be used: {error.strerror or error}. Name a folder that can be written."
+            f"the storage folder {str(folder)!r} can't be used: {error.strerror}. Name one that can be written."
         ) from error
     try:
         _lock(lock, folder)
@@ -41,8 +41,8 @@ def _lock(lock: int, folder: Path) -> None:
     except OSError:
         holder = os.pread(lock, 64, 0).decode(errors="replace").strip()
         raise StorageError(
-            f"the storage folder {str(folder)!r} is in use by another run{f' (process {holder})' if holder else ''}. Stop that "
-            "one, or give this one a folder of its own."
+            f"the storage folder {str(folder)!r} is in use by another run{f' (process {holder})' if holder else ''}. "
+            "Stop that one, or give this one a folder of its own."
         ) from None
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

@@ -59,7 +59,7 @@ class Attendance:
         door, lifelines = self._door.fileno(), self._lifelines.fileno()
         data = pickled(replace(orders, door=door, lifelines=lifelines))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tidemill.hosts.spark.coordinator"],
+            [sys.executable, "-c", "from tidemill.hosts.spark.coordinator import main; main()"],
             stdin=subprocess.PIPE,
             pass_fds=(door, lifelines),
             start_new_session=True,  # Ctrl-C on the terminal is the driver's
@@ -122,5 +122,5 @@ def pickled(value: Any) -> bytes:
     """By reference where the class can be imported, else by value."""
     from pyspark import cloudpickle
 
-    data: bytes = cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    data: bytes = cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
     return data

@@ -29,7 +29,7 @@ from tidemill.observe.journal import Happening, JournalWriter
 
 TICK: Final = Micros(10_000)
 SHOW_EVERY: Final = Micros(200_000)
-FAREWELL: Final = Micros(3_000_000)
+FAREWELL: Final = Micros(1_000_000)
 """So long it stays after the end, for those who have not heard of it."""
 
 DRIVER: Final = b"driver"
@@ -48,7 +48,8 @@ def main() -> None:
 
 
 def _exactly(count: int) -> bytes:
-    data = sys.stdin.buffer.raw.read(count) or b""  # type: ignore[attr-defined] # unbuffered: the rest is waited for
+    """From the standard input, past any buffer: its end is waited for later."""
+    data = b""
     while len(data) < count:
         more = os.read(0, count - len(data))
         if not more:
@@ -174,7 +175,8 @@ class CoordinatorProcess:
         self._known[peer] = Known(message.address, message.host, message.pid)
         self.transport.know({known: at.address for known, at in self._known.items()})
         if message.version != protocol.VERSION:
-            why = f"{peer} speaks version {message.version} and the driver {protocol.VERSION}: install one version of tidemill"
+            mine = protocol.VERSION
+            why = f"{peer} speaks version {message.version} and the driver {mine}: install one version of tidemill"
             self.transport.control(peer, protocol.Unwelcome(why))
             self._note(str(self._claimed), "refused", why)
             return
@@ -191,8 +193,6 @@ class CoordinatorProcess:
     def _gone(self, peer: Peer) -> None:
         """Its process has ended."""
         self.loop.tell(lambda now: events.PeerGone(now, peer))
-        if self._leave_at is not None and not self.lines.held():
-            self.loop.over = True
 
     # The driver
 
@@ -225,8 +225,8 @@ class CoordinatorProcess:
 
     def _show(self, now: Micros, *, now_or_later: bool = True) -> None:
         if self._leave_at is not None:
-            if now >= self._leave_at:
-                self.loop.over = True
+            if now >= self._leave_at or not self.lines.held():
+                self._say_the_end()
             return
         if self.overview.status == "starting" and self.core.phase == "running" and self.core.ownership.complete():
             self.overview.status = "running"
@@ -243,16 +243,17 @@ class CoordinatorProcess:
         self._trouble = effect
 
     def _exit(self, effect: effects.Exit) -> None:
-        """The core is done. What was gathered leaves first; then the driver hears how it ended."""
+        """The core is done. The workers hear of it and say their last words; then the driver hears how it ended."""
         reason = "failed" if self._trouble is not None and self._trouble.error else effect.reason
-        self.loop.post(lambda: self._say_the_end(reason))
-
-    def _say_the_end(self, reason: str) -> None:
-        trouble = self._trouble or effects.Fail("", "")
         self.overview.status = reason  # type: ignore[assignment]
+        self._leave_at = Micros(self._clock.now() + FAREWELL)
+
+    def _say_the_end(self) -> None:
+        trouble = self._trouble or effects.Fail("", "")
         message = f"{trouble.message}{self._losses()}" if trouble.error else trouble.message
-        self._to_driver(protocol.Ended(reason, trouble.error, message, trouble.trace, self._progress()))
-        self._leave_at = Micros(self._clock.now() + (0 if not self.lines.held() else FAREWELL))
+        status = self.overview.status
+        self._to_driver(protocol.Ended(status, trouble.error, message, trouble.trace, self._progress()))
+        self.loop.over = True
 
     def _losses(self) -> str:
         """Who was lost, and what had been written by then."""
@@ -267,8 +268,8 @@ class CoordinatorProcess:
         written = ", ".join(f"{n.name} {n.records_in:,} records" for n in progress.nodes if n.kind == "sink")
         read = ", ".join(f"{n.name} {n.records_out:,}" for n in progress.nodes if n.kind == "source")
         return (
-            f". Lost: {', '.join(lost)}. Read by then: {read}. Written by then: {written or 'nothing'}; what else would "
-            "have come of what was read is not written."
+            f". Lost: {', '.join(lost)}. Read by then: {read}. Written by then: {written or 'nothing'}; what else "
+            "would have come of what was read is not written."
         )
 
     # What is said
@@ -283,7 +284,3 @@ class CoordinatorProcess:
         if self.journal is not None:
             self.journal.write(Happening(self._clock.now(), who, what, about))
         self._to_driver(protocol.Noted(who, what, about))
-
-
-if __name__ == "__main__":
-    main()

@@ -142,7 +142,9 @@ def _own_thread(session: Any) -> Iterator[None]:
         with contextlib.suppress(Exception):
             from pyspark import InheritableThread
 
-            InheritableThread._clean_py4j_conn_for_current_thread()  # noqa: SLF001 - else its connection stays open
+            release = getattr(InheritableThread, "_clean_py4j_conn_for_current_thread", None)
+            if release is not None:
+                release()  # else this thread's connection to Spark stays open
 
 
 def readable(error: Exception) -> str:

@@ -41,11 +41,11 @@ def hold(address: tuple[str, int], me: Peer, secrets: Secrets) -> socket.socket:
         line.sendall(WHO.pack(me.worker, me.incarnation) + secrets.proof(challenge + WHO.pack(*me)))
     except OSError as error:
         raise RunError(
-            f"{me} can't reach the coordinator at {address[0]}:{address[1]}: {error}. The executors must reach the driver's "
-            "address: set spark.driver.host to one that they do."
+            f"{me} can't reach the coordinator at {address[0]}:{address[1]}: {error}. The executors must reach the "
+            "driver's address: set spark.driver.host to one that they do."
         ) from error
     _stay_alive(line)
-    line.setblocking(False)
+    line.settimeout(0)
     return line
 
 
@@ -77,7 +77,7 @@ class _Stranger:
         self.since = now
         self.challenge = os.urandom(CHALLENGE)
         self.answer = b""
-        line.setblocking(False)
+        line.settimeout(0)
         line.send(self.challenge)
 
 
@@ -103,7 +103,7 @@ class Lifelines:
         self._lines: dict[Peer, socket.socket] = {}
         self._now = Micros(0)
         self.refused = 0
-        bound.setblocking(False)
+        bound.settimeout(0)
         watch(bound, self._knock)
 
     def held(self) -> list[Peer]:

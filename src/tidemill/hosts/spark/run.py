@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemill import errors
 from tidemill.core.graph import Graph
@@ -17,6 +17,9 @@ from tidemill.hosts.spark.attendance import Attendance
 from tidemill.hosts.spark.jobs import Jobs
 from tidemill.hosts.spark.sinking import batches_of, rows_of
 from tidemill.observe.progress import ENDED, Progress, Status, WorkerProgress
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 RECENT: Final = 100
 WORKERS_LEAVE: Final = 5.0
@@ -61,7 +64,7 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run of {self.name!r}: {self.status}>"
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -148,8 +151,8 @@ class Run:
         if not self._running.is_set() and not self._over.is_set():
             came = len(self.workers)
             error = RunError(
-                f"{came} of {self._expected} workers came within {timeout:.0f} s. Each needs a task slot of Spark's of its "
-                "own: see its pages for what else is running, or ask for fewer workers."
+                f"{came} of {self._expected} workers came within {timeout:.0f} s. Each needs a task slot of Spark's of "
+                "its own: see its pages for what else is running, or ask for fewer workers."
             )
             self._end("failed", error)
             self._closed.wait(2 * WORKERS_LEAVE)
@@ -175,7 +178,7 @@ class Run:
         if not self._over.is_set():
             self._status = progress.status
             self._recent.append(progress)
-            if progress.status not in ("starting",):
+            if progress.status != "starting":
                 self._running.set()
         for show in self._watchers.show:
             show(progress)
@@ -185,9 +188,8 @@ class Run:
         try:
             sink.handle.extend(rows_of(batches_of(message.data)))
         except Exception as error:  # noqa: BLE001 - the user's own function
-            failure = UserCodeError(
-                f"{sink.name} (declared at {sink.declared_at}) raised {type(error).__name__}: {error}"
-            )
+            where = f"{sink.name} (declared at {sink.declared_at})"
+            failure = UserCodeError(f"{where} raised {type(error).__name__}: {error}")
             failure.__cause__ = error
             self._attendance.say(protocol.StopRun(abandon=True))
             self._end("failed", failure)

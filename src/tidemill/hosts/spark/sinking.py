@@ -118,7 +118,7 @@ class _Blame:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
             where = f"[in {self._node.name}, declared at {self._node.declared_at}]"
             if isinstance(error, TidemillError):
@@ -136,11 +136,12 @@ def stream_of(batches: list[pa.RecordBatch]) -> bytes:
     with pa.ipc.new_stream(into, batches[0].schema) as stream:
         for batch in batches:
             stream.write_batch(batch)
-    return into.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    data: bytes = into.getvalue().to_pybytes()
+    return data
 
 
 def batches_of(data: bytes) -> list[pa.RecordBatch]:
-    return pa.ipc.open_stream(data).read_all().to_batches() if data else []  # type: ignore[no-any-return]
+    return pa.ipc.open_stream(data).read_all().to_batches() if data else []
 
 
 def rows_of(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:

@@ -34,8 +34,9 @@ def check_slots(session: Any, workers: int) -> None:
     if slots is not None and slots.free < workers:
         master = session.conf.get("spark.master", "?")
         raise RunError(
-            f"{workers} workers need {workers} free task slots, and Spark (master {master}) has {max(slots.free, 0)} free of "
-            f"{slots.all}. Ask for fewer workers, end what else is running, or give Spark more: {_remedy(master, workers)}"
+            f"{workers} workers need {workers} free task slots, and Spark (master {master}) has {max(slots.free, 0)} "
+            f"free of {slots.all}. Ask for fewer workers, end what else is running, or give Spark more: "
+            f"{_remedy(master, workers)}."
         )
 
 

@@ -21,7 +21,7 @@ LARGEST_FRAME: Final = 512 * 1024 * 1024
 
 HANDSHAKE_MS: Final = 5_000
 
-REFUSALS: Final = {
+REFUSALS: Final[dict[int, str]] = {
     zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: "a connection failed its handshake",
     zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "a connection spoke another protocol",
     zmq.Event.HANDSHAKE_FAILED_AUTH: "a connection without the run's keys",
@@ -34,7 +34,7 @@ class _OnlyUs:
     def __init__(self, public: bytes) -> None:
         self._public = public
 
-    def callback(self, domain: str, key: bytes) -> bool:
+    def callback(self, _domain: str, key: bytes) -> bool:
         return hmac.compare_digest(key, self._public)
 
 
@@ -52,7 +52,7 @@ def listening(
     context: zmq.Context[Any], secrets: Secrets, host: str, bound: socket.socket | None = None
 ) -> zmq.Socket[Any]:
     """A socket that others connect to: on a free port, or one that was bound before and is taken over."""
-    made = context.socket(zmq.ROUTER)
+    made: zmq.Socket[Any] = context.socket(zmq.ROUTER)
     made.linger = 0
     made.sndhwm = made.rcvhwm = 0  # what is under way is bounded by credit; nothing may be dropped on top
     made.router_mandatory = True
@@ -75,7 +75,7 @@ def connected(
     context: zmq.Context[Any], secrets: Secrets, address: str, *, identity: bytes | None = None
 ) -> zmq.Socket[Any]:
     """A socket that leads to another process; what is sent before it is there waits."""
-    made = context.socket(zmq.DEALER)
+    made: zmq.Socket[Any] = context.socket(zmq.DEALER)
     made.linger = 0
     made.sndhwm = made.rcvhwm = 0
     made.maxmsgsize = LARGEST_FRAME
@@ -100,8 +100,8 @@ def bound_port(host: str) -> socket.socket:
     except OSError as error:
         made.close()
         raise RunError(
-            f"the coordinator can't listen on {host}: {error.strerror or error}. Give an address of this machine that the "
-            "executors reach: spark.driver.host."
+            f"the coordinator can't listen on {host}: {error.strerror or error}. Give an address of this machine that "
+            "the executors reach: spark.driver.host."
         ) from error
     made.set_inheritable(True)
     return made

@@ -61,17 +61,21 @@ class Transport:
         self._waker, self._woken = os.pipe()
         os.set_blocking(self._waker, False)
         os.set_blocking(self._woken, False)
-        self._fd: int = self._in.getsockopt(zmq.FD)
+        self._fd: int = self._in.FD
         self._watched: dict[Any, Callable[[], None]] = {self._waker: self._slept}
 
     @property
     def address(self) -> str:
         """Where this process listens."""
-        return str(self._in.getsockopt(zmq.LAST_ENDPOINT).decode())
+        return self._in.get_string(zmq.LAST_ENDPOINT)
 
     @property
     def refused(self) -> int:
         return self._refusals.count + self._unreadable
+
+    @property
+    def _readable(self) -> bool:
+        return bool(int(self._in.EVENTS) & zmq.POLLIN)
 
     def watch(self, file: Any, ready: Callable[[], None]) -> None:
         """Waits for this too, and calls `ready` when it can be read."""
@@ -131,7 +135,7 @@ class Transport:
         """What has arrived; control messages are heard on the way. Never waits."""
         packets: list[Packet] = []
         for _ in range(AT_ONCE):
-            if not self._in.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+            if not self._readable:
                 break
             identity, *frames = self._in.recv_multipart(zmq.NOBLOCK, copy=False)
             try:
@@ -164,7 +168,7 @@ class Transport:
     # Waiting
 
     def wait(self, micros: Micros) -> None:
-        if self._in.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+        if self._readable:
             return  # the descriptor tells of changes only
         files = [self._fd, *self._watched]
         for file in select.select(files, [], [], micros / 1e6)[0]:

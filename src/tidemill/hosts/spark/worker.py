@@ -71,6 +71,7 @@ class WorkerProcess:
         at_once = orders.mechanism.promise == NOTHING
         self.sinking = Sinking(me, orders.graph, self._node_of, self.loop, self._to_coordinator, at_once=at_once)
         self._told_facts = Micros(0)
+        self._newest = me  # of this place, as far as is known
         self._set_up()
         self._join()
 
@@ -189,12 +190,10 @@ class WorkerProcess:
     def _exit(self, effect: effects.Exit) -> None:
         """Outdated by another attempt of the same job, this one waits: Spark ends all attempts when one has ended."""
         newest = self._newest
-        self._parked = (
-            effect.reason == "outdated" and newest > self.me and submission_of(newest) == submission_of(self.me)
-        )
+        of_same_job = newest > self.me and submission_of(newest) == submission_of(self.me)
+        self._parked = effect.reason == "outdated" and of_same_job
+        self._to_coordinator(protocol.Facts(self.facts()))
         self._end(effect.reason)
-
-    _newest = Peer(WorkerId(-1), Incarnation(0))
 
     def _end(self, reason: str) -> None:
         self._ended = reason
