@@ -13,10 +13,11 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from tidemill.core.bundle import Bundle
+from tidemill.core.bundle import Bundle, times_of
 from tidemill.core.graph import Graph
-from tidemill.core.ids import Epoch, NodeName, Peer, ShardId
+from tidemill.core.ids import Epoch, Micros, NodeName, Peer, ShardId
 from tidemill.core.keying import Keying, origin_position
 from tidemill.core.keys import KeyRange, even_ranges
 
@@ -105,12 +106,15 @@ def _parts(
     bundle: Bundle, routes: list[Route], places: npt.NDArray[np.intp], counts: npt.NDArray[np.intp]
 ) -> list[tuple[ShardId, Bundle]]:
     order = np.argsort(places, kind="stable")
-    sorted_by_place = bundle.take(order)
+    batch, sequences = bundle.batch.take(pa.array(order)), bundle.sequences[order]
+    times = times_of(batch)
     parts = []
     start = 0
     for place in np.flatnonzero(counts).tolist():
         end = start + int(counts[place])
-        parts.append((routes[place].shard, sorted_by_place.part(start, end)))
+        part = batch.slice(start, end - start)
+        oldest = Micros(int(times[start:end].min()))
+        parts.append((routes[place].shard, Bundle(bundle.stream, bundle.origin, sequences[start:end], part, oldest)))
         start = end
     return parts
 

@@ -1,8 +1,9 @@
 """Packets as frames: a head in typed msgpack, and behind it a bundle's identities and columns, which are not copied.
 
-The head says all that a receiver must know before it looks at the rest. A bundle's columns are one Arrow IPC message
-without its schema, which both ends know from the graph. Its sequences mostly lie close together: they travel as what
-they are beyond the first, in four bytes each, or not at all where none is missing.
+The head says all that a receiver must know before it looks at the rest, and holds the rest itself where that is small.
+A bundle's columns are one Arrow IPC message without its schema, which both ends know from the graph. Its sequences
+mostly lie close together: they travel as what they are beyond the first, in four bytes each, or not at all where none is
+missing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from tidemill.core.messages import ChannelId, Delivery, Message, Packet
 Frame = Any
 """Bytes, or what lends its own: a numpy array's, an Arrow message's, a received frame's."""
 
+SMALL: Final = 16_384
+"""Up to so many bytes are copied into the head: another frame costs more."""
+
 _DENSE: Final = 0
 _NARROW: Final = 4
 _WIDE: Final = 8
@@ -33,7 +37,8 @@ class _Bundle(msgspec.Struct, frozen=True, array_like=True):
     oldest: Micros
     first: int
     rows: int
-    width: int  # of each sequence in its frame; none where they are consecutive
+    width: int  # of each sequence; none where they are consecutive
+    inside: list[bytes]  # what would else be frames of its own
 
 
 class _Delivery(msgspec.Struct, frozen=True, array_like=True):
@@ -64,14 +69,17 @@ def frames_of(packet: Packet) -> list[Frame]:
     sequences = bundle.sequences
     first, rows = int(sequences[0]), len(sequences)
     width = _width(int(sequences[-1]) - first, rows)
-    described = _Bundle(bundle.stream, bundle.origin, bundle.oldest, first, rows, width)
-    delivery = _Delivery(message.channel, message.number, message.back_edge, described)
-    frames: list[Frame] = [_encode(_Head(packet.sender, packet.to, packet.number, packet.acked, None, delivery))]
+    frames: list[Frame] = []
     if width != _DENSE:
         beyond = sequences - first
         frames.append(pa.py_buffer(beyond.astype(np.uint32) if width == _NARROW else beyond))
     frames.append(bundle.batch.serialize())
-    return frames
+    inside: list[bytes] = []
+    if sum(map(len, frames)) <= SMALL:
+        inside, frames = [frame.to_pybytes() for frame in frames], []
+    described = _Bundle(bundle.stream, bundle.origin, bundle.oldest, first, rows, width, inside)
+    delivery = _Delivery(message.channel, message.number, message.back_edge, described)
+    return [_encode(_Head(packet.sender, packet.to, packet.number, packet.acked, None, delivery)), *frames]
 
 
 def _width(span: int, rows: int) -> int:
@@ -88,7 +96,8 @@ def packet_of(frames: Sequence[Any], graph: Graph) -> Packet:
     message: Message | Delivery | None = head.message
     if head.delivery is not None:
         sent = head.delivery
-        message = Delivery(sent.channel, sent.number, _bundle(sent.bundle, frames[1:], graph), sent.back_edge)
+        parts = [*sent.bundle.inside, *frames[1:]]
+        message = Delivery(sent.channel, sent.number, _bundle(sent.bundle, parts, graph), sent.back_edge)
     elif len(frames) != 1:
         raise ValueError(f"{len(frames) - 1} frames follow a head that announces none")
     return Packet(Peer(*head.sender), Peer(*head.to), head.number, head.acked, message)

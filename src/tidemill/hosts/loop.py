@@ -49,8 +49,8 @@ class Doorway(Protocol):
 
 
 class Loop:
-    """What a host may set: `every`, called with each tick, before the core; `idle`, called before a wait; `soon`, which
-    says how long nothing has to be done; `held`, which says that no more may be done for now.
+    """What a host may set: `every`, called with each tick, before the core; `idle`, called before a wait; `due`, which
+    does what it is time for and says how long there is nothing else; `held`, which says that no more may be done now.
     """
 
     def __init__(self, core: Core, doorway: Doorway, clock: Clock, *, tick: Micros) -> None:
@@ -66,7 +66,7 @@ class Loop:
         self.idle: list[Callable[[], None]] = []
         self.every: list[Callable[[Micros], None]] = []
         self.held: Callable[[], bool] = lambda: False
-        self.soon: Callable[[Micros], Micros] = lambda _: tick
+        self.due: Callable[[Micros], Micros] = lambda _: tick
         self.over = False
 
     def performs(self, performers: Mapping[type, Performer]) -> None:
@@ -135,7 +135,9 @@ class Loop:
                 action()
             now = self._clock.now()
             to_tick = self._ticked + self._tick - now
-            self._doorway.wait(Micros(max(0, min(to_tick, self.soon(now)))))
+            until = Micros(max(0, min(to_tick, self.due(now))))
+            if not self._inbox:
+                self._doorway.wait(until)
 
 
 def broken(error: Exception) -> MakeEvent:

@@ -49,6 +49,14 @@ class _Schedule:
         times: Times = self.start + after.astype(np.int64)
         return times
 
+    def due_at(self, index: int) -> Micros:
+        """The same for one record, without an array."""
+        return Micros(self.start + int(min(index * float(_SECOND) / self.rate, _NEVER)))
+
+    def due_by(self, now: Micros) -> int:
+        """About so many records are due, and not many fewer."""
+        return int(min(max(now - self.start, 0) * self.rate / _SECOND, 2.0**62))
+
 
 class Generator:
     """A function of the record's number as a source.
@@ -205,6 +213,9 @@ class _Numbers:
         numbers.setflags(write=False)  # the user's function is given them
         return numbers
 
+    def at(self, position: int) -> int:
+        return self.first + self.step * position
+
     def ended(self, position: int) -> bool:
         return self.count is not None and position >= self.count
 
@@ -218,6 +229,7 @@ class GeneratorReader:
         self._numbers = numbers
         self._position = position
         self._newest: int = BEGINNING
+        self._nothing = pa.RecordBatch.from_pylist([], source.schema)
 
     def read(self, limit: int) -> Chunk:
         now = wall_clock()
@@ -227,7 +239,7 @@ class GeneratorReader:
             times = self._source.times(batch, indices, due)
             self._newest = max(self._newest, int(times.max()))
         else:
-            batch, times = pa.RecordBatch.from_pylist([], self._source.schema), without_time(0)
+            batch, times = self._nothing, without_time(0)
         self._position += len(indices)
         ended = self._numbers.ended(self._position)
         next_due = None if ended else self._next_due()
@@ -241,7 +253,8 @@ class GeneratorReader:
         next_due = self._next_due()
         if next_due is None or next_due > now:
             return without_time(0), without_time(0)
-        indices = self._numbers.after(self._position, limit)
+        about = self._schedule.due_by(now) // self._numbers.step - self._position + 2
+        indices = self._numbers.after(self._position, min(limit, max(about, 1)))
         due = self._schedule.due(indices)
         given = int(np.searchsorted(due, now, side="right"))
         return indices[:given], due[:given]
@@ -249,7 +262,7 @@ class GeneratorReader:
     def _next_due(self) -> Micros | None:
         if self._schedule is None or self._numbers.ended(self._position):
             return None
-        return Micros(int(self._schedule.due(self._numbers.after(self._position, 1))[0]))
+        return self._schedule.due_at(self._numbers.at(self._position))
 
     def close(self) -> None:
         """Nothing is held."""

@@ -17,7 +17,7 @@ from tidemill.core.ids import BEGINNING, COORDINATOR, END, Peer
 from tidemill.core.keys import FULL, KeyRange
 from tidemill.core.messages import Packet
 from tidemill.core.routing import Route
-from tidemill.core.wire import frames_of, packet_of
+from tidemill.core.wire import SMALL, frames_of, packet_of
 
 GRAPH = pipeline()
 
@@ -111,20 +111,27 @@ def test_a_bundle_makes_the_journey_with_its_identities(rows, channel, number, b
 
 
 def test_sequences_travel_whole_however_far_apart_they_are():
-    rows = bundle(("a", 1, 1), ("b", 2, 2), ("c", 3, 3))
-    for sequences, frames in (([7, 8, 9], 2), ([7, 9, 2**32], 3), ([7, 9, 2**40], 3)):
-        sent = rows._replace(sequences=np.array(sequences))
-        packet = Packet(ME, OTHER, 3, 4, m.Delivery(m.ChannelId(1, 2, 3, 4), 5, sent))
-        assert len(frames_of(packet)) == frames
-        again = packet_of(frames_of(packet), GRAPH).message
-        assert isinstance(again, m.Delivery)
-        assert again.bundle.sequences.tolist() == sequences
+    for text, dense, others in (("b", 1, 1), ("b" * SMALL, 2, 3)):
+        rows = bundle(("a", 1, 1), (text, 2, 2), ("c", 3, 3))
+        check_sequences(rows, [7, 8, 9], dense)
+        check_sequences(rows, [7, 9, 2**32], others)
+        check_sequences(rows, [7, 9, 2**40], others)
+
+
+def check_sequences(rows, sequences, frames):
+    sent = rows._replace(sequences=np.array(sequences))
+    packet = Packet(ME, OTHER, 3, 4, m.Delivery(m.ChannelId(1, 2, 3, 4), 5, sent))
+    assert len(frames_of(packet)) == frames
+    again = packet_of(frames_of(packet), GRAPH).message
+    assert isinstance(again, m.Delivery)
+    assert again.bundle.sequences.tolist() == sequences
+    assert records_of(again.bundle) == records_of(sent)
 
 
 (HEAD,) = frames_of(Packet(ME, OTHER, 1, 1, None))
 DELIVERED = [
     bytes(frame)
-    for frame in frames_of(Packet(ME, OTHER, 3, 4, m.Delivery(m.ChannelId(1, 2, 3, 4), 5, bundle(("a", 1, 1)))))
+    for frame in frames_of(Packet(ME, OTHER, 3, 4, m.Delivery(m.ChannelId(1, 2, 3, 4), 5, bundle(("a" * SMALL, 1, 1)))))
 ]
 
 

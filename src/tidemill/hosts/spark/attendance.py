@@ -7,6 +7,7 @@ submitted before the coordinator is up. What it says is heard by a thread of the
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tidemill.hosts.spark.coordinator import DRIVER
 from tidemill.hosts.spark.orders import CoordinatorOrders
 from tidemill.hosts.spark.secrets import Secrets
 from tidemill.hosts.spark.sockets import bound_port, connected
+from tidemill.hosts.spark.transport import CONTROL
 
 GRACE: Final = 5.0
 """Seconds that the coordinator has to end by itself."""
@@ -65,8 +67,10 @@ class Attendance:
             start_new_session=True,  # Ctrl-C on the terminal is the driver's
         )
         assert self._process.stdin is not None
+        paths = "\n".join(import_paths()).encode()
         try:
-            self._process.stdin.write(len(data).to_bytes(8, "big") + data)
+            for part in (paths, data):
+                self._process.stdin.write(len(part).to_bytes(8, "big") + part)
             self._process.stdin.flush()
         except BrokenPipeError:
             raise RunError("the coordinator's process did not start; what it said stands above") from None
@@ -83,14 +87,14 @@ class Attendance:
     def _listen(self, hear: Callable[[protocol.Control], None], died: Callable[[str], None]) -> None:
         assert self._process is not None
         way = connected(self._context, self._secrets, self.address, identity=DRIVER)
-        way.send_multipart([b"c", protocol.encode(protocol.Attach(protocol.VERSION))])
+        way.send(CONTROL + protocol.encode(protocol.Attach(protocol.VERSION)))
         while True:
             with self._lock:
                 waiting, self._outbox = self._outbox, []
             for message in waiting:
-                way.send_multipart([b"c", protocol.encode(message)])
+                way.send(CONTROL + protocol.encode(message))
             if way.poll(20):
-                hear(protocol.decode(way.recv_multipart()[1]))
+                hear(protocol.decode(memoryview(way.recv())[1:]))
             elif self._process.poll() is not None:
                 if not self._closing.is_set():
                     died(f"the coordinator's process ended with {self._process.returncode}")
@@ -116,6 +120,11 @@ class Attendance:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(GRACE)
         self._context.destroy(0)
+
+
+def import_paths() -> list[str]:
+    """Where this program imports from: what is there for its other processes too, is found by them too."""
+    return [os.path.abspath(path) for path in sys.path]  # noqa: PTH100 - `resolve` would follow links
 
 
 def pickled(value: Any) -> bytes:

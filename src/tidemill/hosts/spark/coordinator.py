@@ -38,8 +38,9 @@ DRIVER: Final = b"driver"
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    length = int.from_bytes(_exactly(8), "big")
-    orders: CoordinatorOrders = pickle.loads(_exactly(length))  # noqa: S301 - over the pipe of the driver, its parent
+    paths, data = (_exactly(int.from_bytes(_exactly(8), "big")) for _ in range(2))
+    sys.path.extend(path for path in paths.decode().splitlines() if path not in sys.path)
+    orders: CoordinatorOrders = pickle.loads(data)  # noqa: S301 - over the pipe of the driver, its parent
     process = CoordinatorProcess(orders)
     try:
         process.run()

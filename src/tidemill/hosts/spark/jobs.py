@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tidemill.hosts.spark.attendance import import_paths
 from tidemill.hosts.spark.session import is_remote
 
 SOON: Final = 0.2
@@ -119,10 +121,12 @@ def task_of(
     orders: bytes, place: int, submission: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What Spark runs: one row goes in, a worker lives, one row comes out."""
+    paths = import_paths()
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        sys.path.extend(path for path in paths if path not in sys.path)
         from tidemill.hosts.spark.worker import work
 
         for _ in batches:

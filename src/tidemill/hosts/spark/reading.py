@@ -19,6 +19,9 @@ from tidemill.ports import ARRIVAL, Chunk, Source, SourceReader
 LOOK_AGAIN: Final = Micros(1_000)
 """After so long a source that can't say when is asked again."""
 
+BREATH: Final = Micros(200)
+"""A source that gave less than it was asked for is left alone for so long: two records at once cost as much as one."""
+
 ANSWER_AFTER: Final = Micros(10_000)
 """So long an answer is put off; then marks must be told, or the core may have other plans."""
 
@@ -44,22 +47,24 @@ class Reading:
         self._tell = tell
         self._readers: dict[tuple[ShardId, Epoch], tuple[int, SourceReader]] = {}
         self._pending: dict[tuple[ShardId, Epoch], _Pending] = {}
+        self._drained: dict[ShardId, Micros] = {}  # until when a source that gave all it had is left alone
         self.malformed: dict[ShardId, int] = {}
 
     def read(self, asked: effects.Read) -> None:
         """Performs the effect."""
         now = self._clock()
         pending = self._pending[asked.shard, asked.epoch] = _Pending(asked, now)
-        self._try(pending, now)
+        breath = self._drained.get(asked.shard, now)
+        if breath > now:
+            pending.again = breath
+        else:
+            self._try(pending, now)
 
-    def look(self, now: Micros) -> None:
-        """Asks those again whose time has come."""
+    def due(self, now: Micros) -> Micros:
+        """Asks those again whose time has come; gives how long there is nothing else to do here."""
         for pending in list(self._pending.values()):
             if pending.again <= now:
                 self._try(pending, now)
-
-    def soon(self, now: Micros) -> Micros:
-        """How long there is nothing to do here."""
         return min((Micros(pending.again - now) for pending in self._pending.values()), default=ANSWER_AFTER)
 
     def _try(self, pending: _Pending, now: Micros) -> None:
@@ -73,6 +78,8 @@ class Reading:
         something = chunk.batch.num_rows or chunk.malformed is not None or chunk.position != asked.position
         if something or chunk.ended or now >= pending.until:
             del self._pending[asked.shard, asked.epoch]
+            if chunk.batch.num_rows < asked.limit:
+                self._drained[asked.shard] = Micros(now + BREATH)
             self._tell(_answer(asked, chunk, node.handle))
         else:
             pending.again = Micros(min(now + (chunk.wait or LOOK_AGAIN), pending.until))

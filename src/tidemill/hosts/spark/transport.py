@@ -25,10 +25,10 @@ from tidemill.hosts.spark.secrets import Secrets
 from tidemill.hosts.spark.sockets import Refusals, authenticator, connected, listening
 
 PACKET: Final = b"p"
-CONTROL: Final = b"c"
+PARTS: Final = b"P"
+"""A packet of several frames."""
 
-SMALL: Final = 16_384
-"""Frames up to this size are cheaper copied than kept until they are sent."""
+CONTROL: Final = b"c"
 
 AT_ONCE: Final = 64
 """How many messages are taken in before the core has a turn."""
@@ -75,7 +75,7 @@ class Transport:
 
     @property
     def _readable(self) -> bool:
-        return bool(int(self._in.EVENTS) & zmq.POLLIN)
+        return bool(self._in.getsockopt(zmq.EVENTS) & zmq.POLLIN)  # type: ignore[arg-type] # a number
 
     def watch(self, file: Any, ready: Callable[[], None]) -> None:
         """Waits for this too, and calls `ready` when it can be read."""
@@ -110,21 +110,24 @@ class Transport:
         way = self._out.get(packet.to) or self._way(packet.to)
         if way is None:
             return
-        way.send(PACKET, zmq.SNDMORE)
-        *first, last = frames_of(packet)
-        for frame in first:
+        head, *rest = frames_of(packet)
+        if not rest:
+            way.send(PACKET + head)
+            return
+        way.send(PARTS + head, zmq.SNDMORE)
+        for frame in rest[:-1]:
             way.send(frame, zmq.SNDMORE)
-        way.send(last, copy=len(last) <= SMALL)
+        way.send(rest[-1], copy=False)
 
     def control(self, to: Peer, message: protocol.Control) -> None:
         way = self._way(to)
         if way is not None:
-            way.send_multipart([CONTROL, protocol.encode(message)])
+            way.send(CONTROL + protocol.encode(message))
 
     def answer(self, identity: bytes, message: protocol.Control) -> bool:
         """To one who has no listening socket of its own: the driver. False if it is not there."""
         try:
-            self._in.send_multipart([identity, CONTROL, protocol.encode(message)], zmq.NOBLOCK)
+            self._in.send_multipart([identity, CONTROL + protocol.encode(message)], zmq.NOBLOCK)
         except zmq.ZMQError:
             return False
         return True
@@ -137,9 +140,10 @@ class Transport:
         for _ in range(AT_ONCE):
             if not self._readable:
                 break
-            identity, *frames = self._in.recv_multipart(zmq.NOBLOCK, copy=False)
+            identity, first = self._in.recv(), self._in.recv()
+            rest = self._in.recv_multipart(copy=False) if self._in.getsockopt(zmq.RCVMORE) else []
             try:
-                packet = self._read(identity.bytes, [frame.buffer for frame in frames])
+                packet = self._read(identity, first, [frame.buffer for frame in rest])
             except ValueError as error:
                 self._refuse(str(error))
                 continue
@@ -147,13 +151,13 @@ class Transport:
                 packets.append(packet)
         return packets
 
-    def _read(self, identity: bytes, frames: list[memoryview]) -> Packet | None:
-        kind = bytes(frames[0]) if frames else b""
-        if kind == PACKET:
-            return packet_of(frames[1:], self._graph)
-        if kind != CONTROL or len(frames) != 2:
+    def _read(self, identity: bytes, first: bytes, rest: list[memoryview]) -> Packet | None:
+        kind, head = first[:1], memoryview(first)[1:]
+        if kind == (PARTS if rest else PACKET):
+            return packet_of([head, *rest], self._graph)
+        if kind != CONTROL or rest:
             raise ValueError("neither a packet nor a control message")
-        self._hear(identity, protocol.decode(frames[1]))
+        self._hear(identity, protocol.decode(head))
         return None
 
     def _refuse(self, why: str) -> None:

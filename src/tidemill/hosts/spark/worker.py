@@ -5,6 +5,7 @@ It lives until the run is over, until its place was given to another, or until t
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import select
@@ -45,6 +46,8 @@ def work(orders: bytes, place: int, submission: int, attempt: int) -> str:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on a terminal, Ctrl-C reaches everybody; the driver decides
     given: Orders = pickle.loads(orders)  # noqa: S301 - made by the driver, carried in Spark's own closure
     process = WorkerProcess(given, given.me(place, submission, attempt))
+    gc.collect()
+    gc.freeze()  # what is here stays; to look through it again and again would stop the worker for milliseconds
     try:
         return process.run()
     finally:
@@ -81,7 +84,7 @@ class WorkerProcess:
         loop.every += [self.transport.look, self._tell_facts, lambda _: self.sinking.send_gathered()]
         loop.idle.append(self.sinking.send_gathered)
         loop.held = lambda: self.sinking.full
-        loop.soon = self._soon
+        loop.due = self.reading.due
 
     def _performers(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -165,10 +168,6 @@ class WorkerProcess:
     def _node_of(self, shard: ShardId) -> Node | None:
         hosted = self.core.hosted.get(shard)
         return hosted.node if hosted is not None else None
-
-    def _soon(self, now: Micros) -> Micros:
-        self.reading.look(now)
-        return Micros(0) if self.core.busy else self.reading.soon(now)
 
     def _send(self, effect: effects.Send) -> None:
         packet: Packet = effect.packet
