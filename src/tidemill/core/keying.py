@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.bundle import times_of, without_times
-from tidemill.core.chance import Chance
 from tidemill.core.graph import Key, Stream
 from tidemill.core.ids import Position, ShardId
 from tidemill.core.keys import function_key_position, needs_normalising, normal_key, ring_position, ring_positions
@@ -29,8 +28,11 @@ _PLAIN: Final[tuple[Any, ...]] = (int, float, str, bytes)
 
 @lru_cache(maxsize=4096)
 def origin_position(origin: ShardId) -> Position:
-    """Where the records of an origin go that nobody gave a key: all to one place, so that their order is kept."""
-    return Position(Chance(origin).bits())
+    """Where the records of an origin go that nobody gave a key: all to one place, so that their order is kept.
+
+    The bits in reverse: shards that were numbered one after another lie as far apart as they can.
+    """
+    return Position(int(f"{origin:064b}"[::-1], 2))
 
 
 class Keying:

@@ -6,7 +6,8 @@ import msgspec
 
 from tidemill.core.decisions import NewShard
 from tidemill.core.graph import Graph
-from tidemill.core.ids import Epoch, Generation, NodeName, Peer, ShardId, WorkerId, first_epoch
+from tidemill.core.ids import Epoch, Generation, NodeName, Peer, ShardId, StreamName, WorkerId, first_epoch
+from tidemill.core.keying import origin_position
 from tidemill.core.messages import Adoption, Lineage
 from tidemill.core.routing import Route, Routing, initial_routes
 
@@ -16,6 +17,11 @@ class Ownership:
         counts = {node.name: splits.get(node.name, shards) for node in graph.nodes.values()}
         self.routing = Routing()
         self.routing.change([], initial_routes(graph, counts, ShardId(1)))
+        self._producers = graph.producers
+        self._unkeyed: dict[NodeName, list[StreamName]] = {}
+        for read in graph.subscriptions:
+            if not read.key.columns and read.key.function is None:
+                self._unkeyed.setdefault(read.consumer, []).append(read.stream)
         self._granted = first_epoch(generation)
         self._lineages = first_epoch(generation)
         self._adopting: dict[ShardId, Peer] = {}
@@ -33,9 +39,10 @@ class Ownership:
     def place(
         self, shards: list[ShardId], alive: list[Peer], to: dict[ShardId, WorkerId]
     ) -> list[tuple[ShardId, Peer]]:
-        """Gives each shard a new epoch and the worker that has fewest shards of its node, then fewest in all.
+        """Gives each shard a new epoch and a worker: one that has fewest shards of its node.
 
-        With nobody alive they stay without an owner, to be found again when somebody is.
+        Of these the one where most of what it will be sent without a key is made, and then the one that has fewest in
+        all. With nobody alive they stay without an owner, to be found again when somebody is.
         """
         for shard in shards:
             route = self.routing[shard]
@@ -52,12 +59,25 @@ class Ownership:
         for shard in shards if alive else ():
             node = self.routing[shard].node
             wanted = [peer for peer in alive if peer.worker == to.get(shard)] or alive
-            owner = min(wanted, key=lambda peer: (of_node.get((peer, node), 0), load[peer], peer))
+            near = self._makers(shard)
+            owner = min(wanted, key=lambda peer: (of_node.get((peer, node), 0), -near.get(peer, 0), load[peer], peer))
             load[owner] += 1
             of_node[(owner, node)] = of_node.get((owner, node), 0) + 1
             self._adopting[shard] = owner
             placed.append((shard, owner))
         return placed
+
+    def _makers(self, shard: ShardId) -> dict[Peer, int]:
+        """By worker, the shards there whose records come to this one for want of a key."""
+        route = self.routing[shard]
+        counts: dict[Peer, int] = {}
+        for stream in self._unkeyed.get(route.node, ()):
+            for producer in self._producers[stream]:
+                for maker in self.routing.of_node(producer):
+                    owner = maker.owner or self._adopting.get(maker.shard)
+                    if owner is not None and route.range.contains(origin_position(maker.shard)):
+                        counts[owner] = counts.get(owner, 0) + 1
+        return counts
 
     def adoption(self, shard: ShardId, lineage: Lineage) -> Adoption:
         route = self.routing[shard]

@@ -2,8 +2,8 @@
 
 The head says all that a receiver must know before it looks at the rest, and holds the rest itself where that is small.
 A bundle's columns are one Arrow IPC message without its schema, which both ends know from the graph. Its sequences
-mostly lie close together: they travel as what they are beyond the first, in four bytes each, or not at all where none is
-missing.
+mostly lie close together: they travel as what they are beyond the first, in four bytes each, or not at all where none
+is missing.
 """
 
 from __future__ import annotations

@@ -80,5 +80,12 @@ def for_coordinator(graph: Graph) -> Graph:
         name: replace(node, make=None, ports=(), state=None, handle=node.handle if node.kind == "sink" else None)
         for name, node in for_workers(graph).nodes.items()
     }
-    subscriptions = tuple(Subscription(s.stream, s.consumer, Key(), Late()) for s in graph.subscriptions)
+    subscriptions = tuple(
+        Subscription(s.stream, s.consumer, _key_without_code(s.key), Late()) for s in graph.subscriptions
+    )
     return Graph(graph.name, graph.streams, nodes, subscriptions)
+
+
+def _key_without_code(key: Key) -> Key:
+    """Whether there is one is all that matters to the coordinator."""
+    return Key(key.columns or ("by function",)) if key.columns or key.function is not None else Key()

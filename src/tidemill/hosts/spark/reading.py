@@ -19,7 +19,7 @@ from tidemill.ports import ARRIVAL, Chunk, Source, SourceReader
 LOOK_AGAIN: Final = Micros(1_000)
 """After so long a source that can't say when is asked again."""
 
-BREATH: Final = Micros(200)
+BREATH: Final = Micros(400)
 """A source that gave less than it was asked for is left alone for so long: two records at once cost as much as one."""
 
 ANSWER_AFTER: Final = Micros(10_000)

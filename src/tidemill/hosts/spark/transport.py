@@ -75,7 +75,8 @@ class Transport:
 
     @property
     def _readable(self) -> bool:
-        return bool(self._in.getsockopt(zmq.EVENTS) & zmq.POLLIN)  # type: ignore[arg-type] # a number
+        events: Any = self._in.getsockopt(zmq.EVENTS)
+        return bool(events & zmq.POLLIN)
 
     def watch(self, file: Any, ready: Callable[[], None]) -> None:
         """Waits for this too, and calls `ready` when it can be read."""

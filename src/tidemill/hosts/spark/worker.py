@@ -5,6 +5,8 @@ It lives until the run is over, until its place was given to another, or until t
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import os
 import pickle
@@ -46,6 +48,7 @@ def work(orders: bytes, place: int, submission: int, attempt: int) -> str:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on a terminal, Ctrl-C reaches everybody; the driver decides
     given: Orders = pickle.loads(orders)  # noqa: S301 - made by the driver, carried in Spark's own closure
     process = WorkerProcess(given, given.me(place, submission, attempt))
+    wake_on_time()
     gc.collect()
     gc.freeze()  # what is here stays; to look through it again and again would stop the worker for milliseconds
     try:
@@ -240,6 +243,12 @@ class WorkerProcess:
             refused,
             shards,
         )
+
+
+def wake_on_time() -> None:
+    """Linux lets a sleeper oversleep by 50 microseconds unless it is told otherwise. Elsewhere nothing is lost."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(29, 1_000, 0, 0, 0)  # PR_SET_TIMERSLACK, in nanoseconds
 
 
 def resident_memory() -> int:
