@@ -503,8 +503,8 @@ GUARDS: Final = [
         "senders get credit while more is to be done",
         "Law 7",
         "core/worker.py",
-        "        if not self._rotation or self._turns % RECEIPTS_EVERY == 0:",
-        "        if not self._rotation:",
+        "        if self._turns % RECEIPTS_EVERY == 0 or (not",
+        "        if (not",
         "tests/unit/core/test_holding_back.py",
     ),
     Guard(

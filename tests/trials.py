@@ -33,6 +33,10 @@ def good(verdict: Verdict) -> Verdict:
     return verdict
 
 
+LOOK_EVERY: Final = 20
+"""Virtual microseconds: a quick disk leaves a coordinator committing for less than a hundred."""
+
+
 def at(moment: int, act: Act) -> Plan:
     """After so many virtual microseconds."""
 
@@ -50,7 +54,7 @@ def when(condition: Act, act: Act, delay: int = 0) -> Plan:
             if condition(simulation):
                 simulation.world.after(delay, partial(act, simulation))
             else:
-                simulation.world.after(100, look)
+                simulation.world.after(LOOK_EVERY, look)
 
         simulation.world.after(0, look)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets as entropy
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,7 +50,7 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
     master: str | None = None,
     max_skew: Any = None,
     metrics_port: int | None = None,
-    display: bool | None = None,
+    display: bool = True,
     start_within: Any = "60s",
     seed: int = 0,
 ) -> Run:
@@ -59,8 +58,9 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
 
     With no session given the active one is taken, or a local one is made (`master` says which) and closed with the run.
     `storage` is a folder for what outlives the processes: the journal that `tidemill inspect` reads. `max_skew` pauses
-    a source that is so far ahead of the slowest one. `display` shows the run's progress on standard error: True, False,
-    or None for where that is a terminal. `metrics_port` serves Prometheus. `seed` is what `ctx.random` follows from.
+    a source that is so far ahead of the slowest one. `display` shows the run's progress on standard error: live on a
+    terminal, a quiet line now and then elsewhere. `metrics_port` serves Prometheus. `seed` is what `ctx.random` follows
+    from.
     """
     if type(workers) is not int or workers < 1:
         raise PipelineError(f"workers={workers!r}: a run needs at least one worker.")
@@ -116,11 +116,11 @@ def _journal(storage: str | Path | None, undo: contextlib.ExitStack) -> str | No
     return str(Path(storage) / JOURNAL)
 
 
-def _watchers(metrics_port: int | None, *, display: bool | None, undo: contextlib.ExitStack) -> Watchers:
+def _watchers(metrics_port: int | None, *, display: bool, undo: contextlib.ExitStack) -> Watchers:
     """What is not wanted is not imported either."""
     show: list[Watcher] = []
     say: Callable[[str], None] = _unheard
-    if display or (display is None and sys.stderr.isatty()):
+    if display:
         from tidemill.observe.display import Display  # noqa: PLC0415 - as it says
 
         screen = Display()

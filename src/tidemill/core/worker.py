@@ -64,6 +64,10 @@ class Worker:
         self._rotation: deque[Hosted] = deque()
         self._unflushed: dict[ShardId, Hosted] = {}
         self._out: list[Effect] = []
+        self._set_tables()
+
+    def _set_tables(self) -> None:
+        """Who answers to what."""
         self._on_event: dict[type, Callable[[Any], None]] = {
             events.Started: lambda _: None,
             events.Received: self._received,
@@ -101,8 +105,8 @@ class Worker:
             d.SendMarker: self._send_marker,
             d.GiveUp: lambda decision: self._drop(decision.shard),
             d.TellHalf: self._tell,
-            effects.Append: self._out_append,
-            effects.OpenLog: self._out_append,
+            effects.Append: lambda effect: self._out.append(effect),
+            effects.OpenLog: lambda effect: self._out.append(effect),
         }
 
     # The loop
@@ -168,9 +172,6 @@ class Worker:
     def _to_coordinator(self, message: AnyMessage) -> None:
         if self.coordinator is not None:
             self._send(self.coordinator, message)
-
-    def _out_append(self, effect: Effect) -> None:
-        self._out.append(effect)
 
     def _decide(self, decisions: WorkerDecisions) -> None:
         for decision in decisions:
