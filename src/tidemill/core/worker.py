@@ -105,8 +105,8 @@ class Worker:
             d.SendMarker: self._send_marker,
             d.GiveUp: lambda decision: self._drop(decision.shard),
             d.TellHalf: self._tell,
-            effects.Append: lambda effect: self._out.append(effect),
-            effects.OpenLog: lambda effect: self._out.append(effect),
+            effects.Append: self._perform,
+            effects.OpenLog: self._perform,
         }
 
     # The loop
@@ -172,6 +172,9 @@ class Worker:
     def _to_coordinator(self, message: AnyMessage) -> None:
         if self.coordinator is not None:
             self._send(self.coordinator, message)
+
+    def _perform(self, effect: Effect) -> None:
+        self._out.append(effect)
 
     def _decide(self, decisions: WorkerDecisions) -> None:
         for decision in decisions:
