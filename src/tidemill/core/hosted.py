@@ -7,6 +7,7 @@ the channels; here is the book-keeping in between.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidemill.core.bundle import Bundle
@@ -15,7 +16,7 @@ from tidemill.core.graph import Graph
 from tidemill.core.ids import BEGINNING, END, Micros, NodeName, Peer, ShardId
 from tidemill.core.keying import Keying
 from tidemill.core.loops import LoopQueue
-from tidemill.core.messages import Adoption, ChannelId
+from tidemill.core.messages import Adoption, ChannelId, Delivery, InBand
 from tidemill.core.routing import Route, Routing
 from tidemill.core.shard import Shard, SinkShard
 
@@ -229,6 +230,15 @@ class Hosted:
             else:
                 for channel in lane.channels.values():
                     channel.push(item)
+
+    def sendable(self) -> Iterator[tuple[Peer, Delivery | InBand]]:
+        """What may leave for its receivers now."""
+        for lane in self.lanes.values():
+            for channel in lane.channels.values():
+                for number, item in channel.sendable() if channel.backlogged else ():
+                    assert channel.owner is not None
+                    message = Delivery if isinstance(item, Bundle) else InBand
+                    yield channel.owner, message(channel.id, number, item, channel.back_edge)  # type: ignore[arg-type]
 
     def at_rest(self) -> bool:
         """Nothing is here, and nothing that was sent is still untaken."""

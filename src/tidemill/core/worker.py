@@ -426,14 +426,8 @@ class Worker:
             self._schedule(hosted)
 
     def _send_from(self, hosted: Hosted) -> None:
-        for lane in hosted.lanes.values():
-            for channel in lane.channels.values():
-                for number, item in channel.sendable() if channel.backlogged else ():
-                    assert channel.owner is not None
-                    if isinstance(item, Bundle):
-                        self._send(channel.owner, Delivery(channel.id, number, item, channel.back_edge))
-                    else:
-                        self._send(channel.owner, messages.InBand(channel.id, number, item, channel.back_edge))
+        for owner, message in hosted.sendable():
+            self._send(owner, message)
 
     def _acknowledge(self, decision: d.Acknowledge) -> None:
         hosted = self.hosted.get(decision.channel.to_shard)
