@@ -167,18 +167,22 @@ class Transport:
             self._say(f"a message that can't be read was refused: {why}")
 
     def look(self, _: Micros) -> None:
-        """With every tick: who was refused at the door?"""
+        """With every tick: who was refused at the door? And what else is watched, for one who is busy never waits."""
         self._refusals.look()
+        self._select([*self._watched], 0.0)
 
     # Waiting
 
     def wait(self, micros: Micros) -> None:
         if self._readable:
             return  # the descriptor tells of changes only
-        files = [self._fd, *self._watched]
-        for file in select.select(files, [], [], micros / 1e6)[0]:
-            if file != self._fd:
-                self._watched[file]()
+        self._select([self._fd, *self._watched], micros / 1e6)
+
+    def _select(self, files: list[Any], seconds: float) -> None:
+        for file in select.select(files, [], [], seconds)[0]:
+            ready = self._watched.get(file)
+            if ready is not None:
+                ready()
 
     def wake(self) -> None:
         try:
