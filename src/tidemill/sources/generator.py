@@ -54,8 +54,8 @@ class _Schedule:
         return Micros(self.start + int(min(index * float(_SECOND) / self.rate, _NEVER)))
 
     def due_by(self, now: Micros) -> int:
-        """About so many records are due, and not many fewer."""
-        return int(min(max(now - self.start, 0) * self.rate / _SECOND, 2.0**62))
+        """About so many records are due, and not fewer: of a microsecond, all that fall into it."""
+        return int(min(max(now + 1 - self.start, 0) * self.rate / _SECOND, 2.0**62))
 
 
 class Generator:

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tidemill as tm
@@ -127,6 +127,7 @@ def test_the_rate_is_that_of_all_splits_together(at):
     assert (reader.read(9).wait, reader.read(9).position) == (250_000, 2)
 
 
+@example(rate=2_000_001.0, splits=1, position=0, elapsed=0, limit=3)  # three in the first microsecond
 @given(
     st.one_of(st.integers(1, 10**7), st.floats(1e-3, 1e7)),
     st.integers(1, 4),
