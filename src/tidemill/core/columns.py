@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.codec import decode_key, encode_key
+from tidemill.core.dense import DenseRows
 from tidemill.core.graph import ColumnState
 from tidemill.core.keys import normal_key
 
@@ -40,6 +41,7 @@ class ColumnarState:
 
     def _clear(self) -> None:
         self._row_of: dict[Any, int] = {}
+        self._dense = DenseRows()
         self._keys: list[Any] = []
         self._columns = {name: np.zeros(_FIRST_CAPACITY, dtype) for name, dtype in self._fields}
         self._active = np.zeros(_FIRST_CAPACITY, bool)
@@ -61,6 +63,11 @@ class ColumnarState:
 
     def rows(self, keys: pa.Array) -> Rows:
         """The row of each key of an Arrow column, marked as about to change."""
+        numbers = keys.to_numpy().astype(np.int64, copy=False) if _are_numbers(keys) else None
+        dense = self._dense.find(numbers) if numbers is not None else None
+        if dense is not None:
+            self.touch(dense)
+            return dense.astype(np.intp)
         encoded = keys if isinstance(keys, pa.DictionaryArray) else keys.dictionary_encode()
         if encoded.null_count:
             encoded = keys.dictionary_encode(null_encoding="encode")
@@ -72,6 +79,8 @@ class ColumnarState:
             known = [self._row(key) if row is None else row for key, row in zip(distinct, known, strict=True)]
         of_distinct = np.array(known, np.intp)
         self.touch(of_distinct)
+        if numbers is not None:
+            self._dense.learn(np.array(distinct, np.int64), of_distinct)
         found: Rows = of_distinct[encoded.indices.to_numpy()]
         return found
 
@@ -103,7 +112,7 @@ class ColumnarState:
         buffers = [buffer for array in arrays for buffer in array.buffers() if buffer is not None]
         return any(low <= buffer.address < high for buffer in buffers for low, high in own)
 
-    def touch(self, rows: Rows) -> None:
+    def touch(self, rows: npt.NDArray[np.integer]) -> None:
         if self._frozen:
             waiting = np.unique(rows[self._inactive[rows]])
             if len(waiting):
@@ -166,3 +175,7 @@ class ColumnarState:
         for name, _ in self._fields:
             self._columns[name][: len(rows)] = getattr(whole, name)[rows]
         self._active[: len(rows)] = active
+
+
+def _are_numbers(keys: pa.Array) -> bool:
+    return bool(pa.types.is_integer(keys.type)) and keys.null_count == 0

@@ -400,19 +400,41 @@ _P1, _P2, _P3, _P4, _P5 = (
 
 
 def _digests(words: Positions, size: int, seeds: Positions | int) -> Positions:
+    """Every step writes over the last: fresh arrays for each would cost several times the arithmetic."""
     start = np.atleast_1d(np.asarray(seeds, np.uint64)) + _P5  # an array, for numbers by themselves warn when they wrap
-    start = start + np.uint64(size)
+    start += np.uint64(size)
+    spare = np.empty_like(words)
     if size == 8:
-        mixed = _rotated(start ^ _rotated(words * _P2, 31) * _P1, 27) * _P1 + _P4
+        mixed = words * _P2
+        _rotate(mixed, 31, spare)
+        mixed *= _P1
+        mixed ^= start
+        _rotate(mixed, 27, spare)
+        mixed *= _P1
+        mixed += _P4
     else:
-        mixed = _rotated(start ^ words * _P1, 23) * _P2 + _P3
-    mixed = (mixed ^ mixed >> np.uint64(33)) * _P2
-    mixed = (mixed ^ mixed >> np.uint64(29)) * _P3
-    return mixed ^ mixed >> np.uint64(32)
+        mixed = words * _P1
+        mixed ^= start
+        _rotate(mixed, 23, spare)
+        mixed *= _P2
+        mixed += _P3
+    _fold(mixed, 33, spare)
+    mixed *= _P2
+    _fold(mixed, 29, spare)
+    mixed *= _P3
+    _fold(mixed, 32, spare)
+    return mixed
 
 
-def _rotated(words: Positions, by: int) -> Positions:
-    return words << np.uint64(by) | words >> np.uint64(64 - by)
+def _rotate(words: Positions, by: int, spare: Positions) -> None:
+    np.right_shift(words, np.uint64(64 - by), out=spare)
+    words <<= np.uint64(by)
+    words |= spare
+
+
+def _fold(words: Positions, by: int, spare: Positions) -> None:
+    np.right_shift(words, np.uint64(by), out=spare)
+    words ^= spare
 
 
 # --- keys in dictionaries ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -93,15 +94,25 @@ class Routing:
         if not keying.keyed:
             position = np.uint64(origin_position(bundle.origin))
             return [(routes[int(lows.searchsorted(position, side="right")) - 1].shard, bundle)]
-        places = lows.searchsorted(keying.positions(bundle.batch), side="right") - 1
+        places = _places(keying.positions(bundle.batch), lows)
         if bundle.rows == 1:
             return [(routes[int(places[0])].shard, bundle)]
-        counts = np.bincount(places, minlength=len(routes))
-        if int(counts.max()) == bundle.rows:
-            return [(routes[int(places[0])].shard, bundle)]
-        if bundle.rows <= FEW:
-            return _few_parts(bundle, routes, places.tolist())
-        return _parts(bundle, routes, places, counts)
+        return _few_parts(bundle, routes, places.tolist()) if bundle.rows <= FEW else _parts(bundle, routes, places)
+
+
+SIFTED: Final = 8
+"""Up to so many ranges, one look at all records for each range costs less than to search and to sort."""
+
+
+def _places(positions: npt.NDArray[np.uint64], lows: npt.NDArray[np.uint64]) -> npt.NDArray[np.integer[Any]]:
+    """For each position the number of its range, in few bytes: sorting takes as many steps as there are."""
+    if len(lows) > SIFTED:
+        found = lows.searchsorted(positions, side="right") - 1
+        return found.astype(np.uint16) if len(lows) <= 2**16 else found
+    places = np.zeros(len(positions), np.uint8)
+    for low in lows[1:]:
+        places += positions >= low
+    return places
 
 
 def _few_parts(bundle: Bundle, routes: list[Route], places: list[int]) -> list[tuple[ShardId, Bundle]]:
@@ -109,6 +120,8 @@ def _few_parts(bundle: Bundle, routes: list[Route], places: list[int]) -> list[t
     rows_of: dict[int, list[int]] = {}
     for row, place in enumerate(places):
         rows_of.setdefault(place, []).append(row)
+    if len(rows_of) == 1:
+        return [(routes[places[0]].shard, bundle)]
     times = times_of(bundle.batch).tolist()
     parts = []
     for place in sorted(rows_of):
@@ -120,21 +133,30 @@ def _few_parts(bundle: Bundle, routes: list[Route], places: list[int]) -> list[t
     return parts
 
 
-def _parts(
-    bundle: Bundle, routes: list[Route], places: npt.NDArray[np.intp], counts: npt.NDArray[np.intp]
-) -> list[tuple[ShardId, Bundle]]:
-    order = np.argsort(places, kind="stable")
+def _parts(bundle: Bundle, routes: list[Route], places: npt.NDArray[np.integer[Any]]) -> list[tuple[ShardId, Bundle]]:
+    order, counts = _sorted_rows(places, len(routes))
+    if bundle.rows in counts:
+        return [(routes[counts.index(bundle.rows)].shard, bundle)]
     batch, sequences = bundle.batch.take(pa.array(order)), bundle.sequences[order]
     times = times_of(batch)
     parts = []
     start = 0
-    for place in np.flatnonzero(counts).tolist():
-        end = start + int(counts[place])
-        part = batch.slice(start, end - start)
-        oldest = Micros(int(times[start:end].min()))
-        parts.append((routes[place].shard, Bundle(bundle.stream, bundle.origin, sequences[start:end], part, oldest)))
+    for route, count in zip(routes, counts, strict=True):
+        end = start + count
+        if count:
+            oldest = Micros(int(times[start:end].min()))
+            part = batch.slice(start, count)
+            parts.append((route.shard, Bundle(bundle.stream, bundle.origin, sequences[start:end], part, oldest)))
         start = end
     return parts
+
+
+def _sorted_rows(places: npt.NDArray[np.integer[Any]], many: int) -> tuple[npt.NDArray[np.intp], list[int]]:
+    """The rows of each range behind those of the one before it, in their order; and how many each has."""
+    if many > SIFTED:
+        return np.argsort(places, kind="stable"), np.bincount(places, minlength=many).tolist()
+    found = [np.flatnonzero(places == place) for place in range(many)]
+    return np.concatenate(found), list(map(len, found))
 
 
 def initial_routes(graph: Graph, shards_of: dict[NodeName, int], first: ShardId) -> list[Route]:
