@@ -27,7 +27,8 @@ def found(table, *keys):
 
 @given(batches, st.lists(a_place, max_size=20))
 def test_it_finds_what_it_was_taught(lessons, asked):
-    table, known = DenseRows(), {}
+    table = DenseRows()
+    known: dict = {}
     for lesson in lessons:
         fresh = [key for key in dict.fromkeys(lesson) if key not in known]
         known |= {key: len(known) + place for place, key in enumerate(fresh)}
