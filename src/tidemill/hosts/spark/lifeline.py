@@ -9,6 +9,7 @@ Who opens one proves with the run's keys who it is: it answers a challenge.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -35,11 +36,14 @@ def _stay_alive(line: socket.socket) -> None:
 
 def hold(address: tuple[str, int], me: Peer, secrets: Secrets) -> socket.socket:
     """A worker's end. Readable means that the coordinator's process is no more."""
+    line = None
     try:
         line = socket.create_connection(address, timeout=PATIENCE)
         challenge = _exactly(line, CHALLENGE)
-        line.sendall(WHO.pack(me.worker, me.incarnation) + secrets.proof(challenge + WHO.pack(*me)))
+        line.sendall(WHO.pack(*me) + secrets.proof(challenge + WHO.pack(*me)))
     except OSError as error:
+        if line is not None:
+            line.close()
         raise RunError(
             f"{me} can't reach the coordinator at {address[0]}:{address[1]}: {error}. The executors must reach the "
             "driver's address: set spark.driver.host to one that they do."
@@ -72,13 +76,12 @@ def is_cut(line: socket.socket) -> bool:
 class _Stranger:
     """A connection that has not yet said who it is."""
 
-    def __init__(self, line: socket.socket, now: Micros) -> None:
+    def __init__(self, line: socket.socket) -> None:
         self.line = line
-        self.since = now
+        self.since: Micros | None = None  # the first look at it: a clock that was read before may be far behind
         self.challenge = os.urandom(CHALLENGE)
         self.answer = b""
         line.settimeout(0)
-        line.send(self.challenge)
 
 
 class Lifelines:
@@ -101,7 +104,6 @@ class Lifelines:
         self._say = say
         self._strangers: dict[socket.socket, _Stranger] = {}
         self._lines: dict[Peer, socket.socket] = {}
-        self._now = Micros(0)
         self.refused = 0
         bound.settimeout(0)
         watch(bound, self._knock)
@@ -113,10 +115,12 @@ class Lifelines:
     def _knock(self) -> None:
         try:
             line, _ = self._door.accept()
-            stranger = self._strangers[line] = _Stranger(line, self._now)
         except OSError:
             return  # it went away again
+        stranger = self._strangers[line] = _Stranger(line)
         self._watch(line, lambda: self._hear(stranger))
+        with contextlib.suppress(OSError):  # that one went away again will be heard
+            line.send(stranger.challenge)
 
     def _hear(self, stranger: _Stranger) -> None:
         try:
@@ -138,6 +142,9 @@ class Lifelines:
             return
         worker, incarnation = WHO.unpack(who)
         peer, line = Peer(WorkerId(worker), Incarnation(incarnation)), stranger.line
+        if peer in self._lines:
+            self._refuse(stranger)  # a process has one
+            return
         del self._strangers[line]
         _stay_alive(line)
         self._lines[peer] = line
@@ -160,10 +167,13 @@ class Lifelines:
 
     def look(self, now: Micros) -> None:
         """With every tick: who has not said who it is for too long?"""
-        self._now = now
         for stranger in list(self._strangers.values()):
-            if now - stranger.since > PATIENCE * 1e6:
-                self._refuse(stranger)
+            if stranger.since is None:
+                stranger.since = now
+            elif now - stranger.since > PATIENCE * 1e6:
+                self._hear(stranger)  # it may have answered long ago: the slow one may have been this process
+                if stranger.line in self._strangers:
+                    self._refuse(stranger)
 
     def close(self) -> None:
         for line in (*self._strangers, *self._lines.values(), self._door):

@@ -17,6 +17,10 @@ class Secrets(NamedTuple):
     public: bytes
     secret: bytes
 
+    def __repr__(self) -> str:
+        """Without them: what is printed ends in a log."""
+        return "<the keys of a run>"
+
     def proof(self, challenge: bytes) -> bytes:
         """What only a holder of the keys can answer to a challenge."""
         return hmac.digest(self.secret, challenge, hashlib.sha256)

@@ -6,6 +6,7 @@ import contextlib
 import hmac
 import logging
 import socket
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,10 +23,12 @@ LARGEST_FRAME: Final = 512 * 1024 * 1024
 HANDSHAKE_MS: Final = 5_000
 
 REFUSALS: Final[dict[int, str]] = {
-    zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: "a connection failed its handshake",
-    zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "a connection spoke another protocol",
+    zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: "a connection that failed its handshake",
+    zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "a connection that spoke another protocol",
     zmq.Event.HANDSHAKE_FAILED_AUTH: "a connection without the run's keys",
 }
+
+PASSAGE: Final = (zmq.Event.ACCEPTED, zmq.Event.HANDSHAKE_SUCCEEDED, zmq.Event.DISCONNECTED)
 
 
 class _OnlyUs:
@@ -108,23 +111,55 @@ def bound_port(host: str) -> socket.socket:
 
 
 class Refusals:
-    """Counts the connections that a listening socket refused, and says so the first time that each kind happens."""
+    """Counts the connections that a listening socket refused, and says so the first time that each kind happens.
+
+    ZeroMQ tells of most refusals, but not of those who speak another protocol from their first bytes on: they are let
+    in and put out, and nothing in between. It does not tell whose handshake succeeded either. So they are counted:
+    whoever left, other than after a refusal that was told, and was not among those who succeeded.
+    """
 
     def __init__(self, watched: zmq.Socket[Any], say: Callable[[str], None]) -> None:
         self.count = 0
         self._say = say
         self._said: set[int] = set()
         self._watched = watched
-        self._monitor = watched.get_monitor_socket(sum(REFUSALS))
+        self._monitor = watched.get_monitor_socket(sum(REFUSALS) | sum(PASSAGE))
+        self._inside: dict[int, float] = {}  # by its descriptor, when it was let in
+        self._succeeded = self._left = self._strange = 0
+        self._outward = 0  # refusals that were told, and their connections not yet put out
 
     def look(self) -> None:
         while self._monitor.poll(0):
-            event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]
-            if event in REFUSALS:
-                self.count += 1
-                if event not in self._said:
-                    self._said.add(event)
-                    self._say(f"{REFUSALS[event]} was refused")
+            event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
+            self._happened(event["event"], event["value"])
+        self._count_the_strange()
+
+    def _happened(self, event: int, descriptor: int) -> None:
+        if event == zmq.Event.ACCEPTED:
+            self._inside[descriptor] = time.monotonic()
+        elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
+            self._succeeded += 1
+        elif event == zmq.Event.DISCONNECTED:
+            self._inside.pop(descriptor, None)
+            self._left += not self._outward
+            self._outward = max(0, self._outward - 1)
+        else:
+            self._outward += 1
+            self._refused(event)
+
+    def _count_the_strange(self) -> None:
+        """There were at least so many: who is there for longer than a handshake may take has succeeded and not left."""
+        before = time.monotonic() - 2 * HANDSHAKE_MS / 1_000
+        at_home = sum(since < before for since in self._inside.values())
+        for _ in range(self._strange, self._left - (self._succeeded - at_home)):
+            self._strange += 1
+            self._refused(zmq.Event.HANDSHAKE_FAILED_PROTOCOL)
+
+    def _refused(self, event: int) -> None:
+        self.count += 1
+        if event not in self._said:
+            self._said.add(event)
+            self._say(f"{REFUSALS[event]} was refused")
 
     def close(self) -> None:
         with contextlib.suppress(zmq.ZMQError):

@@ -3,14 +3,16 @@
 Every process listens on one socket and has one more to each process that it sends to, so that the way there is in
 order. Where the others listen is in a book that the coordinator keeps. A packet for somebody who is not in it yet is
 dropped: the link sends it again, and by then the book has come. What arrives and can't be read is refused, counted, and
-told once; nothing that a stranger sends gets so far (`sockets`).
+told once; nothing that a stranger sends gets so far (`sockets`). What is too large to be let in anywhere never leaves.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -20,15 +22,19 @@ from tidemill.core.graph import Graph
 from tidemill.core.ids import Micros, Peer
 from tidemill.core.messages import Packet
 from tidemill.core.wire import frames_of, packet_of
+from tidemill.errors import RunError
 from tidemill.hosts.spark import protocol
 from tidemill.hosts.spark.secrets import Secrets
-from tidemill.hosts.spark.sockets import Refusals, authenticator, connected, listening
+from tidemill.hosts.spark.sockets import LARGEST_FRAME, Refusals, authenticator, connected, listening
 
 PACKET: Final = b"p"
 PARTS: Final = b"P"
 """A packet of several frames."""
 
 CONTROL: Final = b"c"
+
+LARGEST_SENT: Final = LARGEST_FRAME - 64
+"""Encryption adds some bytes."""
 
 AT_ONCE: Final = 64
 """How many messages are taken in before the core has a turn."""
@@ -61,6 +67,8 @@ class Transport:
         self._waker, self._woken = os.pipe()
         os.set_blocking(self._waker, False)
         os.set_blocking(self._woken, False)
+        self._ends = threading.Lock()  # held to use the other end of the pipe, and to close it
+        self._closed = False
         self._fd: int = self._in.FD
         self._watched: dict[Any, Callable[[], None]] = {self._waker: self._slept}
 
@@ -89,12 +97,15 @@ class Transport:
 
     def know(self, book: Mapping[Peer, str]) -> None:
         """Where everybody listens, from now on. Ways to those who are not named are closed."""
-        self._book = dict(book)
-        for peer in [known for known in self._out if known not in self._book]:
-            self.forget(peer)
+        before, self._book = self._book, dict(book)
+        for peer in [known for known in self._out if self._book.get(known) != before.get(known)]:
+            self._close_way(peer)
 
     def forget(self, peer: Peer) -> None:
         self._book.pop(peer, None)
+        self._close_way(peer)
+
+    def _close_way(self, peer: Peer) -> None:
         way = self._out.pop(peer, None)
         if way is not None:
             way.close(0)
@@ -111,7 +122,9 @@ class Transport:
         way = self._out.get(packet.to) or self._way(packet.to)
         if way is None:
             return
-        head, *rest = frames_of(packet)
+        head, *rest = frames = frames_of(packet)
+        if max(map(len, frames)) > LARGEST_SENT:
+            raise _too_large(packet, max(map(len, frames)))
         if not rest:
             way.send(PACKET + head)
             return
@@ -185,10 +198,9 @@ class Transport:
                 ready()
 
     def wake(self) -> None:
-        try:
-            os.write(self._woken, b"\0")
-        except BlockingIOError:
-            return  # it is awake as it is
+        with self._ends, contextlib.suppress(BlockingIOError):  # then it is awake as it is
+            if not self._closed:
+                os.write(self._woken, b"\0")
 
     def _slept(self) -> None:
         os.read(self._waker, 4096)
@@ -201,5 +213,15 @@ class Transport:
         self._in.close(linger)
         self._guard.stop()
         self._context.destroy(linger)
-        os.close(self._waker)
-        os.close(self._woken)
+        with self._ends:  # whoever comes later must not write into what has this file's number by then
+            self._closed = True
+            os.close(self._waker)
+            os.close(self._woken)
+
+
+def _too_large(packet: Packet, size: int) -> RunError:
+    """Its receiver would cut the connection, and the link would send it again, for ever."""
+    return RunError(
+        f"a bundle for {packet.to} has {size / 2**20:,.0f} MiB, and more than {LARGEST_FRAME / 2**20:,.0f} MiB can't "
+        "travel at once: its records are too large. Keep such things elsewhere, and send where they are."
+    )
