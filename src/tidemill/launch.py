@@ -1,7 +1,8 @@
 """`tm.run`: checks everything that can be checked, puts a run together, and gives it back while it goes on.
 
-What a run needs of the driver is settled here, in an order that leaves nothing behind if a step fails: the pipeline,
-the session, the slots; then what can be sent; then the processes.
+What a run needs of the driver is settled here, in an order that leaves nothing behind if a step fails, and the cheapest
+first: the pipeline, and whether it can be sent; the folder and the port; then the session and its slots; then the
+processes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tidemill.core.coordinator import Plan
 from tidemill.core.graph import Graph
 from tidemill.core.ids import Micros
 from tidemill.core.limits import Limits
-from tidemill.errors import PipelineError
+from tidemill.errors import PipelineError, RunError
 from tidemill.hosts.spark import attendance, session, slots
 from tidemill.hosts.spark.jobs import Jobs
 from tidemill.hosts.spark.orders import CoordinatorOrders, Orders, for_coordinator, for_workers
@@ -68,16 +69,19 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
     patience = duration(start_within, "start_within") / 1e6
     limits = Limits(max_skew=None if max_skew is None else duration(max_skew, "max_skew"))
     graph = _prepared(pipeline.graph())
+    session.check_pyspark()
+    _check_sendable(graph)
     with contextlib.ExitStack() as undo:
+        journal = _journal(storage, undo)
+        watchers = _watchers(metrics_port, display=display, undo=undo)
         spark = _session(spark, master, workers, pipeline.name, undo)
         slots.check_slots(spark, workers)
         keys, host = new_secrets(), session.driver_host(spark)
-        journal = _journal(storage, undo)
         attending = attendance.Attendance(host, keys)
         undo.callback(attending.close, grace=0.0)
         orders = Orders(for_workers(graph), mechanism, limits, seed, keys, attending.address, attending.lifeline)
-        shipped = _shipped(orders)
-        made = Run(pipeline.name, graph, workers, attending, _watchers(metrics_port, display=display, undo=undo))
+        shipped = attendance.pickled(orders)
+        made = Run(pipeline.name, graph, workers, attending, watchers)
         command = _command(graph, mechanism, _plan(graph, workers, mechanism), keys, host, journal)
         attending.start(command, attendance.pickled, hear=made.hear, died=made.died)
         jobs = Jobs(spark, pipeline.name, entropy.token_hex(4), shipped, hopeless=made.hopeless)
@@ -100,12 +104,22 @@ def _prepared(graph: Graph) -> Graph:
 def _session(given: Any, master: str | None, workers: int, name: str, undo: contextlib.ExitStack) -> Any:
     if given is not None and master is not None:
         raise PipelineError(f"spark= and master={master!r} were both given; a session has its master already.")
-    active = given if given is not None or master is not None else session.active_session()
+    if given is not None:
+        return given
+    active = session.active_session()
     if active is not None:
+        there = active.conf.get("spark.master", "of another kind")
+        if master not in (None, there):
+            raise RunError(
+                f"master={master!r} was given, and this program has a Spark session already, with master {there!r}. "
+                "Leave master= out to use it, or stop it first."
+            )
         return active
-    made = session.new_session(master or f"local[{workers}]", f"tidemill {name}")
-    undo.callback(made.stop)
-    return made
+    chosen = master or f"local[{workers}]"
+    slots.check_master(chosen, workers)
+    made = session.new_session(chosen, f"tidemill {name}")
+    undo.callback(made.close)
+    return made.session
 
 
 def _journal(storage: str | Path | None, undo: contextlib.ExitStack) -> str | None:
@@ -140,12 +154,13 @@ def _unheard(_: str) -> None:
     """Nobody looks on."""
 
 
-def _shipped(orders: Orders) -> bytes:
-    """The orders as bytes; if they can't be, an error that names the part."""
+def _check_sendable(graph: Graph) -> None:
+    """Whether all of it can travel; if not, an error that names the part."""
+    sent = for_workers(graph)
     try:
-        return attendance.pickled(orders)
+        attendance.pickled(sent)
     except Exception as error:
-        for node in orders.graph.nodes.values():
+        for node in sent.nodes.values():
             try:
                 attendance.pickled(node)
             except Exception as part:

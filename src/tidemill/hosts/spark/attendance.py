@@ -94,7 +94,10 @@ class Attendance:
             for message in waiting:
                 way.send(CONTROL + protocol.encode(message))
             if way.poll(20):
-                hear(protocol.decode(memoryview(way.recv())[1:]))
+                message = protocol.decode(memoryview(way.recv())[1:])
+                hear(message)
+                if isinstance(message, protocol.Ended):
+                    self.say(protocol.Heard())
             elif self._process.poll() is not None:
                 if not self._closing.is_set():
                     died(f"the coordinator's process ended with {self._process.returncode}")

@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+from collections import deque
 from typing import Any, Final
 
 from tidemill.core import effects, events
@@ -30,7 +31,10 @@ from tidemill.observe.journal import Happening, JournalWriter
 TICK: Final = Micros(10_000)
 SHOW_EVERY: Final = Micros(200_000)
 FAREWELL: Final = Micros(1_000_000)
-"""So long it stays after the end, for those who have not heard of it."""
+"""So long the workers have, after the end, to hear of it and to leave."""
+
+LAST_WORDS: Final = Micros(50_000)
+"""What the workers said last is here so long after they have left, at the latest."""
 
 DRIVER: Final = b"driver"
 """The name of the driver's own connection."""
@@ -70,7 +74,8 @@ class CoordinatorProcess:
         self._gathering: dict[Peer, int] = {}  # the last number that came of each worker
         self._claimed = coordinator_peer(Generation(orders.generation))
         self._trouble: effects.Fail | None = None
-        self._ended: protocol.Ended | None = None
+        self._said_the_end = False
+        self._for_driver: deque[protocol.Control] | None = deque()  # until it is there
         self._commits = 0
         self.journal = JournalWriter(orders.journal, on_trouble=self._complain) if orders.journal is not None else None
         door = socket.socket(fileno=orders.door)
@@ -165,7 +170,9 @@ class CoordinatorProcess:
             case protocol.Taken(worker, incarnation, _):
                 self.transport.control(Peer(worker, incarnation), message)
             case protocol.Attach(version) if identity == DRIVER and version == protocol.VERSION:
-                self._show(self._clock.now(), now_or_later=False)
+                self._attached()
+            case protocol.Heard() if identity == DRIVER:
+                self.loop.over = True
             case protocol.StopRun(abandon) if identity == DRIVER:
                 self._stop(abandon=abandon)
             case _:
@@ -202,8 +209,18 @@ class CoordinatorProcess:
             self._note("driver", "gone", "its process has ended; the workers are let go")
             self.loop.over = True
 
+    def _attached(self) -> None:
+        waiting, self._for_driver = self._for_driver, None
+        for message in waiting or ():
+            self._to_driver(message)
+        self._show(self._clock.now(), now_or_later=False)
+
     def _to_driver(self, message: protocol.Control) -> None:
-        self.transport.answer(DRIVER, message)
+        """Nothing is dropped while it is not there: there may be rows in it."""
+        if self._for_driver is not None:
+            self._for_driver.append(message)
+        elif not self.transport.answer(DRIVER, message):
+            self._for_driver = deque([message])
 
     def _gathered(self, message: protocol.Gathered) -> None:
         peer = Peer(message.worker, message.incarnation)
@@ -219,6 +236,7 @@ class CoordinatorProcess:
         if abandon:
             self._trouble = effects.Fail("", "abandoned")
             self._exit(effects.Exit("stopped"))
+            self._leave_at = self._clock.now()  # nobody is waited for: the workers go when their lifelines are cut
             return
         if self.overview.status in ("starting", "running"):
             self.overview.status = "stopping"
@@ -226,7 +244,9 @@ class CoordinatorProcess:
 
     def _show(self, now: Micros, *, now_or_later: bool = True) -> None:
         if self._leave_at is not None:
-            if now >= self._leave_at or not self.lines.held():
+            if not self.lines.held():
+                self._leave_at = min(self._leave_at, Micros(now + LAST_WORDS))
+            if now >= self._leave_at and not self._said_the_end:
                 self._say_the_end()
             return
         if self.overview.status == "starting" and self.core.phase == "running" and self.core.ownership.complete():
@@ -254,7 +274,7 @@ class CoordinatorProcess:
         message = f"{trouble.message}{self._losses()}" if trouble.error else trouble.message
         status = self.overview.status
         self._to_driver(protocol.Ended(status, trouble.error, message, trouble.trace, self._progress()))
-        self.loop.over = True
+        self._said_the_end = True  # once the driver has heard it, or is gone, this process ends
 
     def _losses(self) -> str:
         """Who was lost, and what had been written by then."""

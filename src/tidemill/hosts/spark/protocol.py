@@ -103,7 +103,13 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
     progress: Progress
 
 
-Control = Join | Welcome | Book | Unwelcome | Facts | Noted | Gathered | Taken | Attach | StopRun | State | Ended
+class Heard(msgspec.Struct, frozen=True, array_like=True, tag="heard"):
+    """The driver knows how it ended. However long it slept until then, it has all that was said before."""
+
+
+Control = (
+    Join | Welcome | Book | Unwelcome | Facts | Noted | Gathered | Taken | Attach | StopRun | State | Ended | Heard
+)
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Control).decode

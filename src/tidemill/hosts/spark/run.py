@@ -141,11 +141,11 @@ class Run:
         self._release = release
 
     def started(self, timeout: float) -> None:
-        """Waits until all workers are there and have begun. Raises if they don't come."""
+        """Waits until all workers are there and have begun. Raises if they don't come; what they do, `wait` tells."""
         until = time.monotonic() + timeout
         while not self._running.wait(0.05) and not self._over.is_set() and time.monotonic() < until:
             pass
-        if self._over.is_set() and self._exception is not None:
+        if self._exception is not None and len(self.workers) < self._expected:
             self._closed.wait(2 * WORKERS_LEAVE)
             raise self._exception
         if not self._running.is_set() and not self._over.is_set():
@@ -154,6 +154,7 @@ class Run:
                 f"{came} of {self._expected} workers came within {timeout:.0f} s. Each needs a task slot of Spark's of "
                 "its own: see its pages for what else is running, or ask for fewer workers."
             )
+            self._attendance.say(protocol.StopRun(abandon=True))
             self._end("failed", error)
             self._closed.wait(2 * WORKERS_LEAVE)
             raise error

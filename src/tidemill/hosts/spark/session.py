@@ -2,51 +2,110 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from tidemill.errors import RunError
+
+QUIET: Final = Path(__file__).with_name("log4j2.properties")
+"""For where nobody has configured Spark's logging: its start is no news."""
+
+JAVA_ENDS: Final = 3.0
+"""Seconds that Spark's own process has to end by itself."""
 
 
 def active_session() -> Any:
     """The session that there is; None if there is none."""
-    _check_pyspark()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None:  # noqa: SLF001 - nothing else tells
+        active = SparkSession.builder.getOrCreate()  # made by another thread
+    return active
 
 
-def new_session(master: str, name: str) -> Any:
+def new_session(master: str, name: str) -> OwnSession:
     """A session of our own. The workers' Python is this one."""
-    _check_pyspark()
     _check_java()
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    starts_java = SparkContext._gateway is None  # noqa: SLF001 - nothing else tells
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in _settings(master).items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
-        raise RunError(f"Spark did not start with master {master!r}: {error}") from error
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        if starts_java:
+            _end_java()
+        raise RunError(f"Spark did not start with master {master!r}: {_first_line(error)}") from error
     session.sparkContext.setLogLevel("ERROR")
-    return session
+    return OwnSession(session, starts_java=starts_java)
+
+
+class OwnSession(NamedTuple):
+    """A session that was made for one run."""
+
+    session: Any
+    starts_java: bool
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):  # a cluster that gave the program up has ended Java already
+            self.session.stop()
+        if self.starts_java:
+            _end_java()
+
+
+def _end_java() -> None:
+    """Spark's own process outlives its session, for the next one in this program. A run leaves nothing behind."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._active_spark_context = SparkSession._instantiatedSession = None  # noqa: SLF001 - if Java died, they are left
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None  # noqa: SLF001 - Spark has no other way
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    if process is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()  # it ends with its parent's word
+        try:
+            process.wait(JAVA_ENDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _first_line(error: Exception) -> str:
+    """Of an error of Java's: what it says, without its stack."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() if java is not None and java.getMessage() else error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
 
 
 def _settings(master: str) -> dict[str, str]:
     settings = {"spark.ui.showConsoleProgress": "false"}
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if "SPARK_CONF_DIR" not in os.environ and "SPARK_HOME" not in os.environ:
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={QUIET.as_uri()}"
     return settings
 
 
-def _check_pyspark() -> None:
+def check_pyspark() -> None:
     try:
         import pyspark  # noqa: F401 - only to see that it is there
     except ImportError:

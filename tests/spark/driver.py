@@ -1,0 +1,55 @@
+"""A program that counts words live and says, a JSON line each, who works for it and what came of it.
+
+python -m tests.spark.driver --rate 500 --count 5000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+
+import tidemill as tm
+from tests.spark.processes import coordinator_of
+from tests.spark.programs import some_words, word_count
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--master", default=None)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rate", type=float)
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--storage")
+    parser.add_argument("--slowly", type=float, default=0.0, help="seconds that a row takes the sink")
+    return parser.parse_args()
+
+
+def say(**what: object) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    given = arguments()
+    rows: list[dict[str, object]] = []
+
+    def take(row: dict[str, object]) -> None:
+        rows.append(row)
+        time.sleep(given.slowly)
+
+    pipeline = word_count(some_words(given.count, given.rate, splits=1), tm.sinks.Callback(take))
+    run = tm.run(pipeline, workers=given.workers, master=given.master, storage=given.storage, display=False)
+    say(workers=[worker.pid for worker in run.workers], coordinator=coordinator_of(os.getpid()))
+    try:
+        run.wait()
+    except KeyboardInterrupt:
+        say(interrupted=True, status=run.status, rows=rows)
+        raise SystemExit(130) from None
+    say(status=run.status, rows=rows)
+
+
+if __name__ == "__main__":
+    main()
