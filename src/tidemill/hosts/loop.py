@@ -107,6 +107,13 @@ class Loop:
 
     def run(self) -> None:
         """Until `over`."""
+        try:
+            self._run()
+        finally:
+            if self._helper is not None:
+                self._helper.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self) -> None:
         handle, clock = self.handle, self._clock
         handle(events.Started(clock.now()))
         while not self.over:
@@ -121,8 +128,6 @@ class Loop:
             while self._posted:
                 self._posted.popleft()()
             self._work()
-        if self._helper is not None:
-            self._helper.shutdown(wait=False, cancel_futures=True)
 
     def _work(self) -> None:
         """One turn, and what was told; or a wait, if there is neither."""
@@ -135,9 +140,16 @@ class Loop:
                 action()
             now = self._clock.now()
             to_tick = self._ticked + self._tick - now
-            until = Micros(max(0, min(to_tick, self.due(now))))
+            until = Micros(max(0, min(to_tick, self._due(now))))
             if not self._inbox:
                 self._doorway.wait(until)
+
+    def _due(self, now: Micros) -> Micros:
+        try:
+            return self.due(now)
+        except Exception as error:  # noqa: BLE001 - as in `perform`: what is due may be a user's source
+            self.tell(broken(error))
+            return self._tick
 
 
 def broken(error: Exception) -> MakeEvent:
