@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -89,7 +90,8 @@ class Stranger:
         self.socket.connect(address)
 
     def send(self, *frames):
-        self.socket.send_multipart(frames)
+        with contextlib.suppress(zmq.Again):  # it was shown the door before it could say a word
+            self.socket.send_multipart(frames, zmq.NOBLOCK)
 
     def close(self):
         self._context.destroy(0)
