@@ -26,6 +26,8 @@ from tidemill.hosts.spark.secrets import Secrets
 from tidemill.hosts.spark.sockets import bound_port, connected
 from tidemill.hosts.spark.transport import CONTROL
 
+MAIN: Final = "from tidemill.hosts.spark.coordinator import main; main()"
+
 GRACE: Final = 5.0
 """Seconds that the coordinator has to end by itself."""
 
@@ -40,7 +42,6 @@ class Attendance:
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._context: zmq.Context[Any] = zmq.Context()
-        self._inbox: zmq.Socket[Any] | None = None
         self._outbox: list[protocol.Control] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -60,17 +61,15 @@ class Attendance:
     ) -> None:
         door, lifelines = self._door.fileno(), self._lifelines.fileno()
         data = pickled(replace(orders, door=door, lifelines=lifelines))
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from tidemill.hosts.spark.coordinator import main; main()"],
+        self._process = subprocess.Popen(  # noqa: S603 - this very program, once more
+            [sys.executable, "-c", f"import sys; sys.path[:] = {import_paths()}; {MAIN}"],
             stdin=subprocess.PIPE,
             pass_fds=(door, lifelines),
             start_new_session=True,  # Ctrl-C on the terminal is the driver's
         )
         assert self._process.stdin is not None
-        paths = "\n".join(import_paths()).encode()
         try:
-            for part in (paths, data):
-                self._process.stdin.write(len(part).to_bytes(8, "big") + part)
+            self._process.stdin.write(len(data).to_bytes(8, "big") + data)
             self._process.stdin.flush()
         except BrokenPipeError:
             raise RunError("the coordinator's process did not start; what it said stands above") from None
@@ -85,24 +84,36 @@ class Attendance:
             self._outbox.append(message)
 
     def _listen(self, hear: Callable[[protocol.Control], None], died: Callable[[str], None]) -> None:
-        assert self._process is not None
         way = connected(self._context, self._secrets, self.address, identity=DRIVER)
+        try:
+            self._go_on_listening(way, hear)
+            ended = f"the coordinator's process ended with {self._process.returncode}" if self._process else ""
+        except Exception as error:  # noqa: BLE001 - whoever looks on may raise what they like, and a run must end
+            ended = f"listening to the coordinator's process raised {type(error).__name__}: {error}"
+        finally:
+            way.close(0)
+        if not self._closing.is_set():
+            died(ended)
+
+    def _go_on_listening(self, way: zmq.Socket[Any], hear: Callable[[protocol.Control], None]) -> None:
+        """Until the process has ended, and all that it said was heard: this thread may have slept meanwhile."""
+        assert self._process is not None
         way.send(CONTROL + protocol.encode(protocol.Attach(protocol.VERSION)))
+        patience = 20
         while True:
             with self._lock:
                 waiting, self._outbox = self._outbox, []
             for message in waiting:
                 way.send(CONTROL + protocol.encode(message))
-            if way.poll(20):
-                message = protocol.decode(memoryview(way.recv())[1:])
-                hear(message)
-                if isinstance(message, protocol.Ended):
+            if way.poll(patience):
+                heard = protocol.decode(memoryview(way.recv())[1:])
+                hear(heard)
+                if isinstance(heard, protocol.Ended):
                     self.say(protocol.Heard())
+            elif patience > 20:
+                return
             elif self._process.poll() is not None:
-                if not self._closing.is_set():
-                    died(f"the coordinator's process ended with {self._process.returncode}")
-                break
-        way.close(0)
+                patience = 200
 
     def close(self, *, grace: float = GRACE) -> None:
         """Lets the coordinator end by itself, or ends it."""

@@ -17,14 +17,16 @@ from typing import Any, Final
 
 from tidemill.core import effects, events
 from tidemill.core.coordinator import COMMIT_TICKET, Coordinator, decode_commit, decode_entry
-from tidemill.core.ids import Generation, Micros, Peer, WorkerId, coordinator_peer
+from tidemill.core.graph import Node
+from tidemill.core.ids import Generation, Micros, NodeName, Peer, WorkerId, coordinator_peer
 from tidemill.errors import RunError
-from tidemill.hosts.loop import Loop
+from tidemill.hosts.loop import Loop, broken
 from tidemill.hosts.spark import protocol
 from tidemill.hosts.spark.clock import WallClock
 from tidemill.hosts.spark.lifeline import Lifelines
 from tidemill.hosts.spark.orders import CoordinatorOrders, Gathered
 from tidemill.hosts.spark.overview import Known, Overview
+from tidemill.hosts.spark.sinking import Blame
 from tidemill.hosts.spark.transport import Transport
 from tidemill.observe.journal import Happening, JournalWriter
 
@@ -42,8 +44,7 @@ DRIVER: Final = b"driver"
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    paths, data = (_exactly(int.from_bytes(_exactly(8), "big")) for _ in range(2))
-    sys.path.extend(path for path in paths.decode().splitlines() if path not in sys.path)
+    data = _exactly(int.from_bytes(_exactly(8), "big"))
     orders: CoordinatorOrders = pickle.loads(data)  # noqa: S301 - over the pipe of the driver, its parent
     process = CoordinatorProcess(orders)
     try:
@@ -69,6 +70,7 @@ class CoordinatorProcess:
         self._clock = WallClock()
         self._known: dict[Peer, Known] = {}
         self._forgotten: dict[Peer, None] = {}
+        self._unwelcome: dict[Peer, None] = {}
         self._shown = Micros(0)
         self._leave_at: Micros | None = None
         self._gathering: dict[Peer, int] = {}  # the last number that came of each worker
@@ -76,7 +78,7 @@ class CoordinatorProcess:
         self._trouble: effects.Fail | None = None
         self._said_the_end = False
         self._for_driver: deque[protocol.Control] | None = deque()  # until it is there
-        self._commits = 0
+        self._committed: dict[NodeName, int] = {}  # each sink's last commit
         self.journal = JournalWriter(orders.journal, on_trouble=self._complain) if orders.journal is not None else None
         door = socket.socket(fileno=orders.door)
         self.transport = Transport(
@@ -120,29 +122,50 @@ class CoordinatorProcess:
     # Storage. Without a folder there is one generation, and nothing outlives the process.
 
     def _claim(self, _: effects.Claim) -> None:
+        """The sinks are claimed with it: an earlier run may have committed to them, and numbers go on from there."""
         generation = Generation(self.orders.generation)
-        self.loop.tell(lambda now: events.Claimed(now, generation, []))
+
+        def claim() -> dict[NodeName, int]:
+            numbers = {}
+            for node in self._sinks():
+                with Blame(node):
+                    numbers[node.name] = node.handle.committed(generation)
+            return numbers
+
+        def claimed(numbers: dict[NodeName, int]) -> Any:
+            self._committed = numbers
+            return lambda now: events.Claimed(now, generation, [])
+
+        if self._sinks():
+            self.loop.aside(claim, claimed)
+        else:
+            self.loop.tell(claimed({}))
+
+    def _sinks(self) -> list[Node]:
+        """Those with commits of their own; the others are places in the driver's memory."""
+        return [node for node in self.orders.graph.of_kind("sink") if not isinstance(node.handle, Gathered)]
 
     def _journal(self, effect: effects.Journal) -> None:
         entry = decode_entry(effect.entry)
         if effect.ticket != COMMIT_TICKET or entry.kind != "commit":
             self.loop.tell(lambda now: events.Persisted(now, effect.ticket))
             return
-        self._commits += 1
-        number = self._commits
-        by_node: dict[str, list[bytes]] = {}
-        for node, piece in decode_commit(entry.payload).pieces:
-            by_node.setdefault(node, []).append(piece)
+        by_node: dict[NodeName, list[bytes]] = {}
+        for name, piece in decode_commit(entry.payload).pieces:
+            by_node.setdefault(name, []).append(piece)
 
         def commit() -> None:
-            for name, pieces in by_node.items():
-                handle = self.orders.graph.nodes[name].handle  # type: ignore[index]
-                if not isinstance(handle, Gathered):
-                    handle.commit(effect.generation, number, [piece for piece in pieces if piece])
+            for node in self._sinks():
+                number = self._committed[node.name] + 1
+                with Blame(node):
+                    node.handle.commit(
+                        effect.generation, number, [piece for piece in by_node.get(node.name, ()) if piece]
+                    )
+                self._committed[node.name] = number
 
         def done(_: Any) -> Any:
             for name, pieces in by_node.items():
-                if isinstance(self.orders.graph.nodes[name].handle, Gathered):  # type: ignore[index]
+                if isinstance(self.orders.graph.nodes[name].handle, Gathered):
                     self._hand_over(name, pieces)
             return lambda now: events.Persisted(now, effect.ticket)
 
@@ -180,14 +203,17 @@ class CoordinatorProcess:
 
     def _join(self, message: protocol.Join) -> None:
         peer = Peer(message.worker, message.incarnation)
-        self._known[peer] = Known(message.address, message.host, message.pid)
-        self.transport.know({known: at.address for known, at in self._known.items()})
+        addresses = {known: at.address for known, at in self._known.items()}
+        self.transport.know({**addresses, peer: message.address})
         if message.version != protocol.VERSION:
             mine = protocol.VERSION
             why = f"{peer} speaks version {message.version} and the driver {mine}: install one version of tidemill"
             self.transport.control(peer, protocol.Unwelcome(why))
-            self._note(str(self._claimed), "refused", why)
+            if peer not in self._unwelcome:
+                self._unwelcome[peer] = None
+                self._note(str(self._claimed), "refused", why)
             return
+        self._known[peer] = Known(message.address, message.host, message.pid)
         self.transport.control(peer, protocol.Welcome(self.orders.generation))
         newest = {known.worker: known for known in sorted(self._known) if known not in self._forgotten}
         book = protocol.Book([(*known, self._known[known].address) for known in newest.values()])
@@ -228,7 +254,9 @@ class CoordinatorProcess:
         if message.number < expected:
             return  # came twice
         if message.number > expected:
-            raise RunError(f"{message.number - expected} batches that {peer} gathered for the driver were lost")
+            lost = f"{message.number - expected} batches that {peer} gathered for the driver were lost on the way"
+            self.loop.tell(broken(RunError(lost)))
+            return
         self._gathering[peer] = message.number
         self._to_driver(message)
 

@@ -54,7 +54,7 @@ class Sinking:
         assert node is not None, "the shard's own worker stages"
         batch = without_times(effect.bundle.batch)
         if not isinstance(node.handle, Gathered):
-            with _Blame(node):
+            with Blame(node):
                 self._writer(node, effect).write(batch)
         elif self._at_once:
             self._gathered.setdefault(node.name, []).append(batch)
@@ -99,7 +99,7 @@ class Sinking:
         writer = self._writers.get((shard, epoch))
 
         def prepare() -> bytes:
-            with _Blame(node):
+            with Blame(node):
                 return writer.prepare() if writer is not None else b""
 
         self._loop.aside(prepare, lambda piece: lambda now: events.SealDone(now, shard, epoch, piece))
@@ -109,7 +109,7 @@ class Sinking:
             writer.close()
 
 
-class _Blame:
+class Blame:
     """Says of what a sink raises which sink it was."""
 
     def __init__(self, node: Node) -> None:
