@@ -2,11 +2,11 @@
 
 from tidemill import errors, sinks, sources, testing
 from tidemill.api.computation import Computation, Input, Output
-from tidemill.api.pipeline import Pipeline
 from tidemill.api.state import Columns
 from tidemill.errors import DataError, PipelineError, RunError, TidemillError
 from tidemill.hosts.spark.run import Run
 from tidemill.launch import run
+from tidemill.planned import Pipeline
 from tidemill.ports import ARRIVAL
 
 __all__ = [

@@ -123,6 +123,14 @@ class Preparable(Protocol):
         ...
 
 
+@runtime_checkable
+class Endless(Protocol):
+    """A source that can tell whether it will ever end. One that does not say is taken for one that does."""
+
+    @property
+    def endless(self) -> bool: ...
+
+
 class SinkWriter(Protocol):
     """One shard's hand in a sink."""
 

@@ -7,7 +7,7 @@ assignments, one look-up and the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import length_hint
 from typing import Any, Final
 
@@ -152,15 +152,22 @@ class RecordShard(ComputationShard):
         keys = keys if isinstance(keys, list) else list(keys)
         self.ctx.begin_event(self.events, now, self.mark)
         turns = iter(keys)
+        paced = self._paced(turns, columns[-1], now)
         try:
             records = map(keying.make_record, zip(*columns, strict=True))
             if self.node.state is None:
-                self._run_stateless(turns, columns[-1], records)
+                self._run_stateless(paced, columns[-1], records)
             else:
-                self._run_stateful(turns, columns[-1], records)
+                self._run_stateful(paced, columns[-1], records)
+        except UserCodeError:
+            raise  # of a timer in between; it says where
         except Exception as error:
             place = bundle.rows - length_hint(turns) - 1
             raise self._failed(error, "process_record", self.ctx.key, bundle, place) from error
+
+    def _paced(self, keys: Iterator[Any], times: list[Micros], now: Micros) -> Iterator[Any]:  # noqa: ARG002
+        """What goes through the records, one key at a time; a shard may do something in between."""
+        return keys
 
     def _run_stateful(self, keys: Iterable[Any], times: list[Micros], records: Iterable[Any]) -> None:
         ctx, active, process = self.ctx, self.state.active, self.program.process_record

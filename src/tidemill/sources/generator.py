@@ -113,6 +113,10 @@ class Generator:
         if type(splits) is not int or splits < 1:
             raise PipelineError(f"{owner} has splits={splits!r}: at least one is needed.")
 
+    @property
+    def endless(self) -> bool:
+        return self._records is None
+
     def prepared(self, now: Micros) -> Generator:
         """The same generator, whose first record is due now."""
         settled = copy.copy(self)

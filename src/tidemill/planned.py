@@ -1,0 +1,75 @@
+"""`tm.Pipeline`: the pipeline of the API, which can also become a DataFrame.
+
+The API builds values and knows no Spark; what is added here is the one step from a pipeline to Spark's own plan. Where
+it is to run live instead, `launch` is the way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tidemill.api import pipeline
+from tidemill.core.graph import Graph
+from tidemill.core.ids import Micros, StreamName
+from tidemill.errors import PipelineError
+from tidemill.ports import Preparable
+
+
+class Pipeline(pipeline.Pipeline):
+    __doc__ = pipeline.Pipeline.__doc__
+
+    def as_dataframe(
+        self,
+        stream: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        spark: Any = None,
+        timestamp: str | None = None,
+        now: Any = None,
+        seed: int = 0,
+    ) -> Any:
+        """The stream as a lazy DataFrame, computed by nothing but Spark, from all of the input.
+
+        `inputs` gives DataFrames in place of the pipeline's sources, by stream; a source that is given none is read to
+        its end. `timestamp` adds the records' event times in a column of this name. `now` is what `ctx.now` says
+        (this moment, unless given), `seed` what `ctx.random` follows from.
+        """
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as all of Spark's users write it
+
+        plan = self._plan(dict(inputs or {}), spark, now, seed)
+        frame = plan.stream(StreamName(stream))
+        times = F.timestamp_micros(frame["__at"])
+        return frame.drop("__at") if timestamp is None else frame.withColumn(timestamp, times).drop("__at")
+
+    def _plan(self, inputs: dict[str, Any], spark: Any, now: Any, seed: int) -> Any:
+        from tidemill.core.context import micros  # noqa: PLC0415
+        from tidemill.hosts.spark.plan import Plan  # noqa: PLC0415
+
+        at = Micros(time.time_ns() // 1_000) if now is None else micros(now)
+        return Plan(_settled(self.graph(), at), inputs, _session(spark, inputs), at, seed)
+
+
+def _settled(graph: Graph, now: Micros) -> Graph:
+    nodes = {
+        name: replace(node, handle=node.handle.prepared(now)) if isinstance(node.handle, Preparable) else node
+        for name, node in graph.nodes.items()
+    }
+    return Graph(graph.name, graph.streams, nodes, graph.subscriptions)
+
+
+def _session(given: Any, inputs: Mapping[str, Any]) -> Any:
+    from tidemill.hosts.spark.session import active_session, check_pyspark  # noqa: PLC0415
+
+    if given is not None:
+        return given
+    for frame in inputs.values():
+        if hasattr(frame, "sparkSession"):
+            return frame.sparkSession
+    check_pyspark()
+    active = active_session()
+    if active is None:
+        raise PipelineError("as_dataframe needs a Spark session: give spark=, or make one first.")
+    return active
