@@ -18,14 +18,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tidemill.hosts.spark import interrupts
 from tidemill.hosts.spark.attendance import import_paths
 from tidemill.hosts.spark.session import is_remote
 
-SOON: Final = 0.2
-"""A worker that ended sooner than this many seconds after its submission is submitted again after a longer pause."""
+PAUSE: Final = 0.2
+"""Seconds from a worker's end to its next submission; twice as long after each failure."""
+
+LONG_ENOUGH: Final = 10.0
+"""Seconds. A worker that lived so long had not failed to start."""
 
 MOST_FAILURES: Final = 5
-"""In a row, each within a few seconds: then something is wrong that another try will not mend."""
+"""In a row: then something is wrong that another try will not mend."""
 
 RESULT: Final = "worker int, ended string"
 
@@ -60,6 +64,8 @@ class Jobs:
         self._jobs: dict[int, Job] = {}
 
     def start(self, workers: int) -> None:
+        if not is_remote(self._session):
+            interrupts.spare(self._tag, self._session)
         for place in range(workers):
             job = self._jobs[place] = Job(place)
             job.thread = threading.Thread(target=self._keep_going, args=(job,), name=f"tidemill-{place}", daemon=True)
@@ -75,19 +81,20 @@ class Jobs:
                 if self._over.is_set():
                     return
                 job.submission += 1
-                job.failures = job.failures + 1 if lived < 10 else 0
+                job.failures = job.failures + 1 if lived < LONG_ENOUGH else 0
                 if job.failures >= MOST_FAILURES or _is_hopeless(job.last):
                     self._hopeless(job.place, job.last)
                     return
-                self._over.wait(SOON * 2**job.failures)
+                self._over.wait(PAUSE * 2**job.failures)
 
     def _label(self, job: Job) -> None:
-        """For this thread's jobs."""
+        """For this thread's jobs. One without is a worker all the same."""
         what = f"tidemill {self._name}: worker {job.place}"
-        with contextlib.suppress(AttributeError, NotImplementedError):
+        with contextlib.suppress(Exception):
             self._session.addTag(self._tag)
-        if not is_remote(self._session):
-            self._session.sparkContext.setJobGroup(self._tag, what, interruptOnCancel=True)
+        with contextlib.suppress(Exception):
+            if not is_remote(self._session):
+                self._session.sparkContext.setJobGroup(self._tag, what, interruptOnCancel=True)
 
     def _submit(self, job: Job) -> str:
         """Runs it to its end; why it ended."""
@@ -114,7 +121,10 @@ class Jobs:
         for job in self._jobs.values():
             if job.thread is not None and job.thread is not threading.current_thread():
                 job.thread.join(max(0.0, until - time.monotonic()))
-        return not any(job.thread is not None and job.thread.is_alive() for job in self._jobs.values())
+        ended = not any(job.thread is not None and job.thread.is_alive() for job in self._jobs.values())
+        if ended:
+            interrupts.release(self._tag)
+        return ended
 
 
 def task_of(
@@ -141,14 +151,21 @@ def task_of(
 @contextlib.contextmanager
 def _own_thread(session: Any) -> Iterator[None]:
     """Spark's labels belong to a thread; with Connect there is nothing to prepare."""
-    yield
-    if not is_remote(session):
+    try:
+        yield
+    finally:
         with contextlib.suppress(Exception):
-            from pyspark import InheritableThread
+            if not is_remote(session):
+                _release_connection()
 
-            release = getattr(InheritableThread, "_clean_py4j_conn_for_current_thread", None)
-            if release is not None:
-                release()  # else this thread's connection to Spark stays open
+
+def _release_connection() -> None:
+    """Else this thread's connection to Spark stays open."""
+    from pyspark import InheritableThread
+
+    release = getattr(InheritableThread, "_clean_py4j_conn_for_current_thread", None)
+    if release is not None:
+        release()
 
 
 def readable(error: Exception) -> str:
@@ -161,4 +178,4 @@ def readable(error: Exception) -> str:
 
 def _is_hopeless(last: str) -> bool:
     """What another try will not mend."""
-    return "ModuleNotFoundError" in last or "can't reach the coordinator" in last
+    return "ModuleNotFoundError" in last or "can't reach the coordinator" in last or ": install one version" in last

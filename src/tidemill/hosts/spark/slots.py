@@ -76,7 +76,7 @@ def _too_few(workers: int, slots: Slots, master: str) -> RunError:
 
 
 def _remedy(master: str, workers: int) -> str:
-    if master.startswith("local["):
+    if master == "local" or master.startswith("local["):
         return f"master local[{workers}]"
     if master.startswith("local-cluster"):
         return "more executors or more cores each in local-cluster[executors,cores,memory]"
