@@ -86,8 +86,12 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
         attending.start(command, attendance.pickled, hear=made.hear, died=made.died)
         jobs = Jobs(spark, pipeline.name, entropy.token_hex(4), shipped, hopeless=made.hopeless)
         made.attend(jobs, undo.pop_all().close)
+    try:
         jobs.start(workers)
-    made.started(patience)
+        made.started(patience)
+    except BaseException:  # Ctrl-C, say: nobody has the run in hand
+        made.abandon()
+        raise
     return made
 
 

@@ -13,7 +13,7 @@ import time
 
 import tidemill as tm
 from tests.spark.processes import coordinator_of
-from tests.spark.programs import some_words, word_count
+from tests.spark.programs import WordCount, word, word_count
 
 
 def arguments() -> argparse.Namespace:
@@ -23,8 +23,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float)
     parser.add_argument("--count", type=int)
     parser.add_argument("--storage")
-    parser.add_argument("--slowly", type=float, default=0.0, help="seconds that a row takes the sink")
+    parser.add_argument("--wide", type=int, default=0, metavar="BYTES", help="behind each word")
+    parser.add_argument("--seconds-a-record", type=float, default=0.0, help="that counting it takes")
     return parser.parse_args()
+
+
+class Slowly(WordCount):
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def process_record(self, ctx, record):
+        time.sleep(self.seconds)
+        super().process_record(ctx, record)
 
 
 def say(**what: object) -> None:
@@ -37,10 +47,15 @@ def main() -> None:
     rows: list[dict[str, object]] = []
 
     def take(row: dict[str, object]) -> None:
-        rows.append(row)
-        time.sleep(given.slowly)
+        rows.append(row | {"word": str(row["word"]).rstrip(".")})
 
-    pipeline = word_count(some_words(given.count, given.rate, splits=1), tm.sinks.Callback(take))
+    def make(i: int) -> dict[str, str]:
+        return {"word": word(i)["word"] + "." * given.wide}
+
+    timestamp = None if given.rate is None else tm.sources.SCHEDULED
+    words = tm.sources.Generator(make, "word string", timestamp, rate=given.rate, count=given.count)
+    counting = Slowly(given.seconds_a_record) if given.seconds_a_record else WordCount
+    pipeline = word_count(words, tm.sinks.Callback(take), counting=counting)
     run = tm.run(pipeline, workers=given.workers, master=given.master, storage=given.storage, display=False)
     say(workers=[worker.pid for worker in run.workers], coordinator=coordinator_of(os.getpid()))
     try:

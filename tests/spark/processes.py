@@ -40,6 +40,11 @@ def parent_of(pid: int) -> int:
     return int(stat.split()[1]) if stat else 0
 
 
+def process_group(pid: int) -> int:
+    """Whom Ctrl-C on a terminal reaches."""
+    return os.getpgid(pid)
+
+
 def command_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()

@@ -1,4 +1,4 @@
-"""What goes wrong is told once and plainly, soon, and leaves nothing behind: before a run begins, and in the user's code."""
+"""What goes wrong is told plainly and soon, and leaves nothing behind: before a run begins, and in the user's code."""
 
 from __future__ import annotations
 
@@ -113,15 +113,16 @@ def test_a_computation_that_cant_be_copied(live):
 
 def test_a_source_that_cant_be_sent(live):
     lock = threading.Lock()
-    source = tm.sources.Generator(lambda i: {"word": str(lock.locked())}, "word string", count=5)
+    source = tm.sources.Generator(lambda i: {"word": str(i + lock.locked())}, "word string", count=5)
     with soon(), pytest.raises(PipelineError, match=r"source:words \(declared at .* can't be sent .*lock"):
         live(word_count(source, tm.sinks.Collect()))
 
 
 def test_a_storage_folder_that_is_in_use_by_this_process(live, tmp_path):
-    with live(word_count(some_words(None, 100), tm.sinks.Collect()), workers=1, storage=tmp_path):
-        with soon(), pytest.raises(StorageError, match=f"{tmp_path}.* in use by another run .process {os.getpid()}"):
-            live(counting(), workers=1, storage=tmp_path)
+    run = live(word_count(some_words(None, 100), tm.sinks.Collect()), workers=1, storage=tmp_path)
+    with soon(), pytest.raises(StorageError, match=f"{tmp_path}.* in use by another run .process {os.getpid()}"):
+        live(counting(), workers=1, storage=tmp_path)
+    run.stop()
     live(counting(), workers=1, storage=tmp_path).wait()
 
 
@@ -263,9 +264,9 @@ def test_a_computation_that_cant_begin(live):
 
 def test_a_function_of_a_sink_that_raises(live):
     def show(row):
-        raise KeyError("board")
+        raise KeyError(f"board {row['word']}")
 
-    with pytest.raises(UserCodeError, match=r"sink:counts \(declared at .*programs.py.* raised KeyError: 'board'"):
+    with pytest.raises(UserCodeError, match=r"sink:counts \(declared at .*programs.py.* raised KeyError: 'board "):
         live(word_count(some_words(None, 1_000), tm.sinks.Callback(show))).wait()
 
 

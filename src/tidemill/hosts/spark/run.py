@@ -106,25 +106,29 @@ class Run:
         Ctrl-C stops the run: what was read is worked off first. A second one ends it at once.
         """
         try:
-            ended = self._closed.wait(timeout)
+            return self._wait(timeout)
         except KeyboardInterrupt:
-            self._interrupted()
+            self._watchers.say("stopping: what was read is worked off; Ctrl-C again ends the run at once")
+            self.stop()
             raise
+
+    def _wait(self, timeout: float | None) -> bool:
+        ended = self._closed.wait(timeout)
         if ended and self._exception is not None:
             raise self._exception
         return ended
 
-    def _interrupted(self) -> None:
-        self._watchers.say("stopping: what was read is worked off; Ctrl-C again ends the run at once")
+    def stop(self, timeout: float | None = None) -> bool:
+        """Reads no more, works off what was read, commits, and ends; whether it did within so many seconds.
+
+        Ctrl-C while it waits ends the run at once.
+        """
+        self._attendance.say(protocol.StopRun(abandon=False))
         try:
-            self.stop()
+            return self._wait(timeout)
         except KeyboardInterrupt:
             self.abandon()
-
-    def stop(self, timeout: float | None = None) -> bool:
-        """Reads no more, works off what was read, commits, and ends; whether it did within so many seconds."""
-        self._attendance.say(protocol.StopRun(abandon=False))
-        return self.wait(timeout)
+            raise
 
     def abandon(self) -> None:
         """Ends it at once. What was read and not written is lost, as far as recovery goes."""

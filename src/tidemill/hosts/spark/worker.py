@@ -28,6 +28,7 @@ from tidemill.hosts.loop import Loop
 from tidemill.hosts.spark import lifeline, protocol
 from tidemill.hosts.spark.clock import WallClock
 from tidemill.hosts.spark.orders import Orders, submission_of
+from tidemill.hosts.spark.orphans import OrphanWatch
 from tidemill.hosts.spark.reading import Reading
 from tidemill.hosts.spark.sinking import Sinking
 from tidemill.hosts.spark.spilling import Spilling
@@ -115,11 +116,14 @@ class WorkerProcess:
         }
 
     def run(self) -> str:
+        watch = OrphanWatch(self._line)
         try:
             self.loop.run()
         except Exception as error:
             self._last_words(error)
             raise
+        finally:
+            watch.close()
         if self._parked:
             select.select([self._line], [], [])
         return self._ended
