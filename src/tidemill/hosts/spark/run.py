@@ -222,14 +222,16 @@ class Run:
 
     def _clean_up(self) -> None:
         assert self._status in ENDED
-        if self._jobs is not None:
-            self._jobs.over()
-            if not self._jobs.join(WORKERS_LEAVE):
-                self._jobs.cancel()
-                self._jobs.join(WORKERS_LEAVE)
-        self._attendance.close()
-        self._release()
-        self._closed.set()
+        try:
+            if self._jobs is not None:
+                self._jobs.over()
+                if not self._jobs.join(WORKERS_LEAVE):
+                    self._jobs.cancel()
+                    self._jobs.join(WORKERS_LEAVE)
+            self._attendance.close()
+            self._release()
+        finally:
+            self._closed.set()  # whatever could not be let go: nobody waits for ever
 
 
 TOLD: Final = ("lost", "refused", "failed", "trouble", "gone")
