@@ -38,11 +38,16 @@ def held(folder: Path) -> Iterator[Path]:
 def _lock(lock: int, folder: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         holder = os.pread(lock, 64, 0).decode(errors="replace").strip()
         raise StorageError(
             f"the storage folder {str(folder)!r} is in use by another run{f' (process {holder})' if holder else ''}. "
             "Stop that one, or give this one a folder of its own."
         ) from None
+    except OSError as error:
+        raise StorageError(
+            f"the storage folder {str(folder)!r} can't be locked: {error.strerror}. "
+            "Name one on a file system with locks."
+        ) from error
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
