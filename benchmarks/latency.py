@@ -53,7 +53,8 @@ class Stopwatch:
         return StopwatchWriter()
 
     def commit(self, generation: int, number: int, prepared: Sequence[bytes]) -> None:
-        self._path.write_bytes(b"".join(prepared))
+        with self._path.open("ab") as file:
+            file.write(b"".join(prepared))
 
     def committed(self, generation: int) -> int:
         return 0
@@ -68,7 +69,8 @@ class StopwatchWriter:
         self._late.append(np.stack([due, time.time_ns() // 1_000 - due]))
 
     def prepare(self) -> bytes:
-        return np.concatenate(self._late, axis=1).T.tobytes() if self._late else b""
+        late, self._late = self._late, []
+        return np.concatenate(late, axis=1).T.tobytes() if late else b""
 
     def close(self) -> None:
         """Nothing is held."""

@@ -28,7 +28,7 @@ from tidemill.hosts.spark.orders import CoordinatorOrders, Orders, for_coordinat
 from tidemill.hosts.spark.run import Run, Watcher, Watchers
 from tidemill.hosts.spark.secrets import Secrets, new_secrets
 from tidemill.observe.journal import JOURNAL
-from tidemill.ports import Preparable
+from tidemill.ports import Gathering, Preparable
 from tidemill.recovery.contract import NOTHING, Mechanism
 from tidemill.recovery.nothing import Nothing
 from tidemill.storage.folder import held
@@ -52,6 +52,7 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
     max_skew: Any = None,
     metrics_port: int | None = None,
     display: bool = True,
+    commit_every: Any = "1s",
     start_within: Any = "60s",
     seed: int = 0,
 ) -> Run:
@@ -60,15 +61,15 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
     With no session given the active one is taken, or a local one is made (`master` says which) and closed with the run.
     `storage` is a folder for what outlives the processes: the journal that `tidemill inspect` reads. `max_skew` pauses
     a source that is so far ahead of the slowest one. `display` shows the run's progress on standard error: live on a
-    terminal, a quiet line now and then elsewhere. `metrics_port` serves Prometheus. `seed` is what `ctx.random` follows
-    from.
+    terminal, a quiet line now and then elsewhere. `metrics_port` serves Prometheus. `commit_every` is how often sinks
+    with commits show what has come to them, where no recovery decides it. `seed` is what `ctx.random` follows from.
     """
     if type(workers) is not int or workers < 1:
         raise PipelineError(f"workers={workers!r}: a run needs at least one worker.")
-    mechanism = recovery or Nothing()
     patience = duration(start_within, "start_within") / 1e6
     limits = Limits(max_skew=None if max_skew is None else duration(max_skew, "max_skew"))
     graph = _prepared(pipeline.graph())
+    mechanism = recovery or Nothing(_commit_every(graph, duration(commit_every, "commit_every")))
     session.check_pyspark()
     _check_sendable(graph)
     with contextlib.ExitStack() as undo:
@@ -93,6 +94,11 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
         made.abandon()
         raise
     return made
+
+
+def _commit_every(graph: Graph, every: Micros) -> Micros | None:
+    """A sink that is only a place in this program is given rows as they come."""
+    return every if any(not isinstance(node.handle, Gathering) for node in graph.of_kind("sink")) else None
 
 
 def _prepared(graph: Graph) -> Graph:

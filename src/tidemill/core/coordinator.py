@@ -30,6 +30,7 @@ from tidemill.core.messages import OUTSIDE
 from tidemill.core.ownership import Ownership
 from tidemill.core.rerouting import changed
 from tidemill.core.routing import Route
+from tidemill.core.sealing import Pieces
 from tidemill.core.watermarks import Authority
 
 Phase = Literal["claiming", "gathering", "running", "sealing", "committing", "over", "deposed"]
@@ -86,7 +87,8 @@ class Coordinator:
         self._introduced = False
         self._stopping = False
         self._published_at = Micros(0)
-        self._pieces: dict[ShardId, bytes] = {}
+        self._pieces = Pieces()
+        self._interim: Literal["", "sealing", "committing"] = ""  # a commit while the run goes on
         self._journal: list[bytes] = []
         self._out: list[Effect] = []
         self._on_event: dict[type, Callable[[Any], None]] = {
@@ -118,6 +120,7 @@ class Coordinator:
             d.Supersede: self._supersede,
             d.TakeBack: self._take_back,
             d.Write: self._write,
+            d.SealSoFar: lambda _: self._seal_so_far(),
             d.Finish: lambda _: self._finish(),
             d.EndRun: lambda decision: self._end("RunError", decision.reason),
             d.TellHalf: lambda decision: self._send(decision.peer, messages.Tell(decision.payload)),
@@ -213,7 +216,7 @@ class Coordinator:
         self._attempt += 1
         self._note("rewound", f"attempt {self._attempt}")
         self.authority.reset()
-        self._pieces = {}
+        self._pieces.forget()
         for peer in self.members.alive():
             self._send(peer, messages.Reset(self._attempt))
         self._assign([route.shard for route in self.ownership.routing.all()], decision.to)
@@ -284,6 +287,8 @@ class Coordinator:
         """A shard lost its owner: what that one had sealed is gone, or goes to another. The end is found anew."""
         if self.phase == "sealing":
             self.phase = "running"
+        if self._interim == "sealing":
+            self._interim = ""
 
     def _recover_if_possible(self) -> None:
         if self.phase not in ("running", "sealing") or not self.members.worth_recovering(self.now):
@@ -338,29 +343,48 @@ class Coordinator:
 
     def _finish(self) -> None:
         """Asks every sink's shard for its piece; all of them together are the commit."""
+        if self._interim:
+            return  # the mechanism will say so again
         self.phase = "sealing"
-        self._pieces = {}
         self._note("sealing", "all sinks")
-        for route in self._sink_routes():
+        self._seal()
+
+    def _seal_so_far(self) -> None:
+        """Nothing of what the sinks were given will be taken back: it is committed while the run goes on."""
+        if self.phase == "running" and not self._interim and self.ownership.complete():
+            self._interim = "sealing"
+            self._seal()
+
+    def _seal(self) -> None:
+        routes = self._sink_routes()
+        self._pieces.ask(routes)
+        for route in routes:
             if route.owner is not None:
-                self._send(route.owner, messages.Seal(route.shard, route.epoch))
+                self._send(route.owner, messages.Seal(route.shard, route.epoch, self._pieces.round))
         self._commit_if_sealed()
 
     def _sink_routes(self) -> list[Route]:
         return [route for node in self.graph.of_kind("sink") for route in self.ownership.routing.of_node(node.name)]
 
     def _sealed(self, sender: Peer, message: messages.Sealed) -> None:
-        if self.phase == "sealing" and self.ownership.owned_by(message.shard, message.epoch, sender):
-            self._pieces[message.shard] = message.piece
+        if self.ownership.owned_by(message.shard, message.epoch, sender):
+            self._pieces.came(message.shard, message.epoch, message.piece, message.round)
             self._commit_if_sealed()
 
     def _commit_if_sealed(self) -> None:
-        routes = self._sink_routes()
-        if all(route.shard in self._pieces for route in routes):
+        if not self._pieces.complete or "sealing" not in (self.phase, self._interim):
+            return
+        pieces, final = self._pieces.listed(self._sink_routes()), self.phase == "sealing"
+        if final:
             self.phase = "committing"
-            commit = Commit([(route.node, self._pieces[route.shard]) for route in routes], final=True)
-            entry = encode(JournalEntry("commit", encode(commit)))
-            self._out.append(effects.Journal(COMMIT_TICKET, self.generation, entry))
+        elif any(piece for _, piece in pieces):
+            self._interim = "committing"
+        else:
+            self._interim = ""  # there is nothing to commit
+            self._pieces.forget()
+            return
+        entry = encode(JournalEntry("commit", encode(Commit(pieces, final))))
+        self._out.append(effects.Journal(COMMIT_TICKET, self.generation, entry))
 
     def _write(self, decision: d.Write) -> None:
         assert decision.ticket != COMMIT_TICKET
@@ -369,7 +393,10 @@ class Coordinator:
 
     def _persisted(self, event: events.Persisted) -> None:
         if event.ticket == COMMIT_TICKET:
-            self._over("stopped" if self._stopping and not self.authority.ended() else "finished")
+            self._pieces.forget()
+            self._interim = ""
+            if self.phase == "committing":
+                self._over("stopped" if self._stopping and not self.authority.ended() else "finished")
         else:
             self._decide(self.half.persisted(event.ticket))
 

@@ -119,6 +119,10 @@ class Write(msgspec.Struct, frozen=True):
     entry: bytes
 
 
+class SealSoFar(msgspec.Struct, frozen=True):
+    """What the sinks have been given will not be taken back: it may be committed while the run goes on."""
+
+
 class Finish(msgspec.Struct, frozen=True):
     """The input has ended and everything is worked off: seal the sinks and commit."""
 
@@ -129,4 +133,4 @@ class EndRun(msgspec.Struct, frozen=True):
     reason: str
 
 
-CoordinatorDecision = AssignAll | Assign | Supersede | TakeBack | Write | Finish | EndRun | TellHalf
+CoordinatorDecision = AssignAll | Assign | Supersede | TakeBack | Write | SealSoFar | Finish | EndRun | TellHalf

@@ -90,10 +90,13 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class CloseStage(msgspec.Struct, frozen=True):
-    """Makes durable what was staged for the shard under the epoch. Answered by `SealDone` with the piece's name."""
+    """Makes durable what was staged for the shard under the epoch since the last time; what is staged from now on is
+    for the next. Answered by `SealDone` with the piece's name; empty, if nothing was staged.
+    """
 
     shard: ShardId
     epoch: Epoch
+    round: int = 0
 
 
 class Note(msgspec.Struct, frozen=True):

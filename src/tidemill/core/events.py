@@ -87,6 +87,7 @@ class SealDone(msgspec.Struct, frozen=True):
     shard: ShardId
     epoch: Epoch
     piece: bytes
+    round: int = 0
 
 
 class Broken(msgspec.Struct, frozen=True):

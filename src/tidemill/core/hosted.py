@@ -106,7 +106,7 @@ class Hosted:
         self.yielding = False
         self.yielding_together: dict[ShardId, None] = {}
         self.unsent: list[Bundle] = []  # a parent's
-        self.sealing = False
+        self.sealing: int | None = None  # the round in which its sink's piece was asked for
 
     @property
     def id(self) -> ShardId:

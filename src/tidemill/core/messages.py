@@ -152,12 +152,16 @@ class Seal(msgspec.Struct, frozen=True, array_like=True, tag="seal"):
 
     shard: ShardId
     epoch: Epoch
+    round: int = 0
 
 
 class Sealed(msgspec.Struct, frozen=True, array_like=True, tag="sealed"):
+    """Holds all that was staged before it was asked for in this round, and in no earlier piece."""
+
     shard: ShardId
     epoch: Epoch
     piece: bytes
+    round: int = 0
 
 
 class Tell(msgspec.Struct, frozen=True, array_like=True, tag="tell"):

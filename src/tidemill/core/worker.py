@@ -458,18 +458,18 @@ class Worker:
     def _seal(self, _: Peer, message: messages.Seal) -> None:
         hosted = self.hosted.get(message.shard)
         if hosted is not None and hosted.adoption.epoch == message.epoch:
-            hosted.sealing = True
+            hosted.sealing = message.round
             self._seal_if_due(hosted)
 
     def _seal_if_due(self, hosted: Hosted) -> None:
-        if hosted.sealing and not hosted.dirty and not hosted.flushes:
-            hosted.sealing = False
-            self._out.append(effects.CloseStage(hosted.id, hosted.adoption.epoch))
+        if hosted.sealing is not None and not hosted.dirty and not hosted.flushes:
+            self._out.append(effects.CloseStage(hosted.id, hosted.adoption.epoch, hosted.sealing))
+            hosted.sealing = None
 
     def _seal_done(self, event: events.SealDone) -> None:
         hosted = self.hosted.get(event.shard)
         if hosted is not None and hosted.adoption.epoch == event.epoch:
-            self._to_coordinator(messages.Sealed(event.shard, event.epoch, event.piece))
+            self._to_coordinator(messages.Sealed(event.shard, event.epoch, event.piece, event.round))
 
     # Time
 

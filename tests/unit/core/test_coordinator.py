@@ -570,10 +570,59 @@ def test_a_worker_lost_while_sealing_takes_its_piece_with_it():
     assert made.core.phase == "sealing"
     for sink, piece in zip(sinks, (b"left", b"right"), strict=True):
         owner = made.owner_of(sink)
-        assert messages.Seal(sink, made.epoch_of(sink)) in made.said[owner]
-        made.hear(owner, messages.Sealed(sink, made.epoch_of(sink), piece))
+        assert messages.Seal(sink, made.epoch_of(sink), 1) in made.said[owner]
+        made.hear(owner, messages.Sealed(sink, made.epoch_of(sink), piece, 1))
     ((_, _, entry),) = written(made)
-    assert [piece for _, piece in decode_commit(entry.payload).pieces] == [b"left", b"right"]
+    # What the other had given already is not in what it gives now.
+    assert [piece for _, piece in decode_commit(entry.payload).pieces] == [b"left", b"too soon", b"right"]
+
+
+def test_an_answer_to_an_earlier_asking_is_kept_and_not_taken_for_the_one_awaited():
+    made = sealing(workers=2, shards=1)
+    (sink,) = made.shards_of("counts-sink")
+    owner = made.owner_of(sink)
+    made.gone(OTHER if owner == ME else ME)  # the sealing begins anew
+    again = Peer(made.core.members.gone()[0].worker, 2)
+    made.join(again)
+    made.ready(again, owner)
+    made.end()
+    made.hear(owner, messages.Sealed(sink, made.epoch_of(sink), b"first", 0))
+    assert made.core.phase == "sealing"
+    made.hear(owner, messages.Sealed(sink, made.epoch_of(sink), b"second", 1))
+    ((_, _, entry),) = written(made)
+    assert [piece for _, piece in decode_commit(entry.payload).pieces] == [b"first", b"second"]
+
+
+def test_what_is_sealed_so_far_is_committed_while_the_run_goes_on():
+    half = Deciding()
+    made = running(half)
+    made.said.clear()
+    half.answers["ticked"] = (d.SealSoFar(),)
+    made.tick()
+    half.answers["ticked"] = ()
+    assert made.told(ME, messages.Seal) == [messages.Seal(SINK, made.epoch_of(SINK), 0)]
+    made.hear(ME, messages.Sealed(SINK, made.epoch_of(SINK), b"so far", 0))
+    ((ticket, _, entry),) = written(made)
+    assert decode_commit(entry.payload) == Commit([("counts-sink", b"so far")], final=False)
+    made.end()
+    assert made.core.phase == "running", "one commit at a time"
+    made.happen(events.Persisted(made.core.now, ticket))
+    made.end()
+    made.hear(ME, messages.Sealed(SINK, made.epoch_of(SINK), b"rest", 1))
+    ((_, _, entry),) = written(made)
+    assert decode_commit(entry.payload) == Commit([("counts-sink", b"rest")], final=True)
+
+
+def test_where_nothing_came_to_the_sinks_nothing_is_committed():
+    half = Deciding()
+    made = running(half)
+    half.answers["ticked"] = (d.SealSoFar(),)
+    made.tick()
+    half.answers["ticked"] = ()
+    made.hear(ME, messages.Sealed(SINK, made.epoch_of(SINK), b"", 0))
+    assert written(made) == []
+    made.end()
+    assert made.core.phase == "sealing"
 
 
 def test_a_shard_that_is_yielded_while_sealing_is_sealed_by_its_next_owner():
@@ -587,7 +636,7 @@ def test_a_shard_that_is_yielded_while_sealing_is_sealed_by_its_next_owner():
     made.hear(ME, messages.Yielded(SINK, made.epoch_of(SINK)))
     made.ready(ME)
     made.tick()
-    assert made.told(ME, messages.Seal) == [messages.Seal(SINK, made.epoch_of(SINK))]
+    assert made.told(ME, messages.Seal) == [messages.Seal(SINK, made.epoch_of(SINK), 1)]
 
 
 def test_a_worker_lost_while_the_commit_is_being_written_changes_nothing():

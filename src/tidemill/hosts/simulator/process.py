@@ -246,11 +246,11 @@ class WorkerProcess(Process):
 
     def _close_stage(self, effect: effects.CloseStage) -> None:
         name = self._piece_name(effect)
-        batches = self._staged.get((effect.shard, effect.epoch), [])
+        batches = self._staged.pop((effect.shard, effect.epoch), [])  # what is staged from now on is for the next
         self.around.disk.put_piece(
             name,
             batches,
-            lambda: self.tell(lambda: events.SealDone(self.clock(), effect.shard, effect.epoch, name.encode())),
+            lambda: self.tell(lambda: events.SealDone(self.clock(), effect.shard, effect.epoch, name.encode(), effect.round)),
         )
 
     def _tear(self, effect: Any) -> None:

@@ -17,7 +17,7 @@ from tidemill.core.bundle import without_times
 from tidemill.core.graph import Graph, Node
 from tidemill.core.ids import Epoch, NodeName, Peer, ShardId
 from tidemill.errors import RunError, TidemillError
-from tidemill.hosts.loop import Loop
+from tidemill.hosts.loop import Loop, MakeEvent
 from tidemill.hosts.spark import protocol
 from tidemill.hosts.spark.orders import Gathered
 from tidemill.ports import SinkWriter
@@ -44,6 +44,8 @@ class Sinking:
         self._send = send
         self._at_once = at_once
         self._writers: dict[tuple[ShardId, Epoch], SinkWriter] = {}
+        self._preparing: dict[tuple[ShardId, Epoch], list[pa.RecordBatch]] = {}  # what came while the writer was busy
+        self._asked_again: dict[tuple[ShardId, Epoch], effects.CloseStage] = {}
         self._held: dict[tuple[ShardId, Epoch], list[pa.RecordBatch]] = {}
         self._gathered: dict[NodeName, list[pa.RecordBatch]] = {}
         self._number = 0
@@ -54,19 +56,22 @@ class Sinking:
         assert node is not None, "the shard's own worker stages"
         batch = without_times(effect.bundle.batch)
         if not isinstance(node.handle, Gathered):
-            with Blame(node):
-                self._writer(node, effect).write(batch)
+            self._write(node, (effect.shard, effect.epoch), batch)
         elif self._at_once:
             self._gathered.setdefault(node.name, []).append(batch)
         else:
             self._held.setdefault((effect.shard, effect.epoch), []).append(batch)
 
-    def _writer(self, node: Node, effect: effects.Stage) -> SinkWriter:
-        key = effect.shard, effect.epoch
-        writer = self._writers.get(key)
-        if writer is None:
-            writer = self._writers[key] = node.handle.open(_schema(self._graph, node), f"{effect.shard}-{effect.epoch}")
-        return writer
+    def _write(self, node: Node, key: tuple[ShardId, Epoch], batch: pa.RecordBatch) -> None:
+        waiting = self._preparing.get(key)
+        if waiting is not None:
+            waiting.append(batch)
+            return
+        with Blame(node):
+            writer = self._writers.get(key)
+            if writer is None:
+                writer = self._writers[key] = node.handle.open(_schema(self._graph, node), f"{key[0]}-{key[1]}")
+            writer.write(batch)
 
     def send_gathered(self) -> None:
         """Called when there is nothing else to do, and with every tick."""
@@ -89,20 +94,38 @@ class Sinking:
     def close_stage(self, effect: effects.CloseStage) -> None:
         node = self._node_of(effect.shard)
         assert node is not None, "the shard's own worker closes its stage"
-        shard, epoch = effect.shard, effect.epoch
+        key = effect.shard, effect.epoch
         if isinstance(node.handle, Gathered):
-            batches = self._held.pop((shard, epoch), [])
+            batches = self._held.pop(key, [])
             self.send_gathered()
             piece = stream_of(batches) if batches else b""
-            self._loop.tell(lambda now: events.SealDone(now, shard, epoch, piece))
+            self._loop.tell(lambda now: events.SealDone(now, *key, piece, effect.round))
             return
-        writer = self._writers.get((shard, epoch))
+        if key in self._preparing:
+            self._asked_again[key] = effect
+            return
+        writer = self._writers.get(key)
+        if writer is None:
+            self._loop.tell(lambda now: events.SealDone(now, *key, b"", effect.round))
+            return
+        self._preparing[key] = []
 
         def prepare() -> bytes:
             with Blame(node):
-                return writer.prepare() if writer is not None else b""
+                return writer.prepare()
 
-        self._loop.aside(prepare, lambda piece: lambda now: events.SealDone(now, shard, epoch, piece))
+        def prepared(piece: bytes) -> MakeEvent:
+            self._loop.post(lambda: self._go_on(node, key))
+            return lambda now: events.SealDone(now, *key, piece, effect.round)
+
+        self._loop.aside(prepare, prepared)
+
+    def _go_on(self, node: Node, key: tuple[ShardId, Epoch]) -> None:
+        """What came meanwhile is for the next piece."""
+        for batch in self._preparing.pop(key):
+            self._write(node, key, batch)
+        if key in self._asked_again:
+            self.close_stage(self._asked_again.pop(key))
 
     def close(self) -> None:
         for writer in self._writers.values():

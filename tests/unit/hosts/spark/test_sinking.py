@@ -57,16 +57,28 @@ class Writer:
 
 
 class Loop:
-    """What is done aside is done at once, and what is told is kept."""
+    """What is done aside is done at once, or when a test says so; what is told is kept."""
 
     def __init__(self):
         self.told: list = []
+        self.slow = False
+        self._aside: list = []
 
     def tell(self, make):
         self.told.append(make(9))
 
+    def post(self, action):
+        action()
+
     def aside(self, work, then):
-        self.tell(then(work()))
+        self._aside.append((work, then))
+        if not self.slow:
+            self.finish()
+
+    def finish(self):
+        while self._aside:
+            work, then = self._aside.pop(0)
+            self.tell(then(work()))
 
 
 class Sunk:
@@ -214,3 +226,19 @@ def test_batches_travel_and_come_back():
     batches = [bundle(("a", 1, 1)).batch, bundle((None, 2, 2), ("c", 3, 3)).batch]
     assert batches_of(stream_of(batches)) == batches
     assert batches_of(b"") == []
+
+
+def test_what_comes_while_a_piece_is_made_is_for_the_next():
+    table = Table()
+    sunk = Sunk(table)
+    sunk.stage(("a", 1, 100))
+    sunk.loop.slow = True
+    sunk.sinking.close_stage(CloseStage(SHARD, EPOCH, 0))
+    sunk.stage(("b", 2, 200))
+    (writer,) = table.writers.values()
+    assert writer.rows == [row("a", 1)], "a writer is never asked two things at once"
+    sunk.sinking.close_stage(CloseStage(SHARD, EPOCH, 1))
+    assert sunk.loop.told == []
+    sunk.loop.finish()
+    assert [(done.round, done.piece) for done in sunk.loop.told] == [(0, b"1 rows"), (1, b"2 rows")]
+    assert writer.rows == [row("a", 1), row("b", 2)]

@@ -99,7 +99,10 @@ class OneCoordinator(Checker):
 
 
 class WholeCommit(Checker):
-    """The commit lists one piece of every shard of every sink, each made under the newest epoch of its shard."""
+    """A commit lists a piece of every shard of every sink, each under its shard's newest epoch, and no piece twice.
+
+    A shard has more than one where a loss made the sealing begin anew: each holds what the one before did not.
+    """
 
     name = "whole commit"
 
@@ -108,6 +111,7 @@ class WholeCommit(Checker):
         self._links = Links()
         self._epochs: dict[int, int] = {}
         self._sinks: dict[int, tuple[str, int, int]] = {}
+        self._listed: set[str] = set()
 
     def sent(self, packet: Any) -> None:
         if kind(packet.message) == "Adopt" and self._links.new(packet):
@@ -126,8 +130,9 @@ class WholeCommit(Checker):
         listed: dict[int, str] = {}
         for node, name in pieces:
             shard, epoch = (int(part) for part in name.split("-")[1:3])
-            if shard in listed:
-                self.complain(f"shard {shard} of {node} is in the commit twice, as {listed[shard]} and {name}")
+            if name in self._listed:
+                self.complain(f"{name} of {node} is committed twice")
+            self._listed.add(name)
             listed[shard] = name
             if self._sinks.get(shard, ("nothing",))[0] != node:
                 self.complain(f"{name} is listed for {node} and belongs to another")
