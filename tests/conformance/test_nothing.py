@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from tests.trials import at, kill, kill_coordinator
+import pytest
+
+from tests.trials import at, good, kill, kill_coordinator
+from tidemill.core.coordinator import decode_commit, decode_entry
+from tidemill.core.ids import Micros
+from tidemill.hosts.simulator.faults import Faults
+from tidemill.hosts.simulator.trial import attempt
+from tidemill.hosts.simulator.workloads import WORKLOADS
 from tidemill.recovery.contract import EXACTLY_ONCE
+from tidemill.recovery.nothing import Nothing
 
 
 def test_a_quiet_run(any_suite):
@@ -30,3 +38,13 @@ def test_the_loss_of_the_coordinator(any_suite):
     outcome = any_suite(at(80_000, kill_coordinator)).outcome
     assert outcome.counts["claimed"] == 2
     assert outcome.finished == (any_suite.mechanism.promise == EXACTLY_ONCE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_commits_on_the_way(seed):
+    """What it never takes back it may show as it comes: all of it, and nothing twice."""
+    delays = Faults(latency=5_000, loss=0.02, duplication=0.05, disk_latency=20_000)
+    verdict = good(attempt(WORKLOADS["windows"], Nothing(Micros(10_000)), seed, faults=delays))
+    commits = [entry for entry in map(decode_entry, verdict.outcome.disk.journal()) if entry.kind == "commit"]
+    assert len(commits) > 1
+    assert [decode_commit(entry.payload).final for entry in commits] == [False] * (len(commits) - 1) + [True]

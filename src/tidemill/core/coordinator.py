@@ -326,9 +326,11 @@ class Coordinator:
         if marks is not None:
             for peer in self.members.alive():
                 self._send(peer, marks)
-        over = self.authority.ended() or (self._stopping and self.authority.all_at_rest())
-        if self.phase == "running" and over and self.ownership.complete():
+        if self.phase == "running" and self._worked_off() and self.ownership.complete():
             self._decide(self.half.drained())
+
+    def _worked_off(self) -> bool:
+        return self.authority.ended() or (self._stopping and self.authority.all_at_rest())
 
     # The end
 
@@ -350,8 +352,12 @@ class Coordinator:
         self._seal()
 
     def _seal_so_far(self) -> None:
-        """Nothing of what the sinks were given will be taken back: it is committed while the run goes on."""
-        if self.phase == "running" and not self._interim and self.ownership.complete():
+        """Nothing of what the sinks were given will be taken back: it is committed while the run goes on.
+
+        Not any more when all is worked off: the last commit would wait for ever for its turn.
+        """
+        ready = self.phase == "running" and not self._interim and self.ownership.complete()
+        if ready and not self._worked_off():
             self._interim = "sealing"
             self._seal()
 
