@@ -115,6 +115,10 @@ def _scope_of(file: Path) -> dict[str, Any]:
         return runpy.run_path(os.fspath(file), run_name=MODULE)
     except PipelineError:
         raise
+    except SystemExit as error:
+        raise PipelineError(
+            f"{file} ends the program ({error.code}). Keep what it does as a script below: if __name__ == '__main__':"
+        ) from error
     except Exception as error:
         trace = "".join(traceback.format_exception(error))
         raise PipelineError(f"{file} can't be run: {type(error).__name__}: {error}\n{trace}") from error
