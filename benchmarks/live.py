@@ -84,10 +84,10 @@ def session(master: str) -> Iterator[Any]:
     """A warm one: Python has been started on it once."""
     made = new_session(master, "benchmark")
     try:
-        made.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
-        yield made
+        made.session.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
+        yield made.session
     finally:
-        made.stop()
+        made.close()
 
 
 def came(run: Any, sink: str, seconds: float) -> float:
