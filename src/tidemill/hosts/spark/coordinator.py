@@ -18,7 +18,7 @@ from typing import Any, Final
 from tidemill.core import effects, events
 from tidemill.core.coordinator import COMMIT_TICKET, Coordinator, decode_commit, decode_entry
 from tidemill.core.graph import Node
-from tidemill.core.ids import Generation, Micros, NodeName, Peer, WorkerId, coordinator_peer
+from tidemill.core.ids import Generation, Incarnation, Micros, NodeName, Peer, WorkerId, coordinator_peer
 from tidemill.errors import RunError
 from tidemill.hosts.loop import Loop, broken
 from tidemill.hosts.spark import protocol
@@ -37,6 +37,9 @@ FAREWELL: Final = Micros(1_000_000)
 
 LAST_WORDS: Final = Micros(50_000)
 """What the workers said last is here so long after they have left, at the latest."""
+
+UNWELCOME: Final = WorkerId(-2)
+"""In place of a worker: one that may be told only that it can't be one."""
 
 DRIVER: Final = b"driver"
 """The name of the driver's own connection."""
@@ -70,7 +73,7 @@ class CoordinatorProcess:
         self._clock = WallClock()
         self._known: dict[Peer, Known] = {}
         self._forgotten: dict[Peer, None] = {}
-        self._unwelcome: dict[Peer, None] = {}
+        self._unwelcome: dict[str, Peer] = {}  # by where they listen
         self._shown = Micros(0)
         self._leave_at: Micros | None = None
         self._gathering: dict[Peer, int] = {}  # the last number that came of each worker
@@ -203,22 +206,31 @@ class CoordinatorProcess:
 
     def _join(self, message: protocol.Join) -> None:
         peer = Peer(message.worker, message.incarnation)
-        addresses = {known: at.address for known, at in self._known.items()}
-        self.transport.know({**addresses, peer: message.address})
         if message.version != protocol.VERSION:
-            mine = protocol.VERSION
-            why = f"{peer} speaks version {message.version} and the driver {mine}: install one version of tidemill"
-            self.transport.control(peer, protocol.Unwelcome(why))
-            if peer not in self._unwelcome:
-                self._unwelcome[peer] = None
-                self._note(str(self._claimed), "refused", why)
+            self._turn_away(peer, message)
             return
         self._known[peer] = Known(message.address, message.host, message.pid)
+        self._tell_transport()
         self.transport.control(peer, protocol.Welcome(self.orders.generation))
         newest = {known.worker: known for known in sorted(self._known) if known not in self._forgotten}
         book = protocol.Book([(*known, self._known[known].address) for known in newest.values()])
         for known in newest.values():
             self.transport.control(known, book)
+
+    def _turn_away(self, peer: Peer, message: protocol.Join) -> None:
+        """Under a name of its own: its real one may be that of a worker that is here."""
+        first = message.address not in self._unwelcome
+        name = self._unwelcome.setdefault(message.address, Peer(UNWELCOME, Incarnation(len(self._unwelcome) + 1)))
+        self._tell_transport()
+        mine = protocol.VERSION
+        why = f"{peer} speaks version {message.version} and the driver {mine}: install one version of tidemill"
+        self.transport.control(name, protocol.Unwelcome(why))
+        if first:
+            self._note(str(self._claimed), "refused", why)
+
+    def _tell_transport(self) -> None:
+        known = {peer: at.address for peer, at in self._known.items()}
+        self.transport.know(known | {peer: address for address, peer in self._unwelcome.items()})
 
     def _forget(self, peer: Peer) -> None:
         """It is in nobody's book any more, but can still be told so."""
@@ -284,7 +296,10 @@ class CoordinatorProcess:
             self._to_driver(protocol.State(self._progress()))
 
     def _progress(self) -> Any:
-        return self.overview.progress(self._clock.now(), self._known, self.transport.refused + self.lines.refused)
+        return self.overview.progress(self._clock.now(), self._known, self._refused())
+
+    def _refused(self) -> int:
+        return self.transport.refused + self.lines.refused + len(self._unwelcome)
 
     # The end
 
