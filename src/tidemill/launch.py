@@ -28,7 +28,7 @@ from tidemill.hosts.spark.orders import CoordinatorOrders, Orders, for_coordinat
 from tidemill.hosts.spark.run import Run, Watcher, Watchers
 from tidemill.hosts.spark.secrets import Secrets, new_secrets
 from tidemill.observe.journal import JOURNAL
-from tidemill.ports import Gathering, Preparable
+from tidemill.ports import Expecting, Gathering, Preparable
 from tidemill.recovery.contract import NOTHING, Mechanism
 from tidemill.recovery.nothing import Nothing
 from tidemill.storage.folder import held
@@ -102,12 +102,18 @@ def _commit_every(graph: Graph, every: Micros) -> Micros | None:
 
 
 def _prepared(graph: Graph) -> Graph:
-    """Sources settle what a rewind rests on: which files there are, when a clock began."""
+    """Sources settle what a rewind rests on: which files there are, when a clock began. Sinks hear what is to come."""
     now = Micros(time.time_ns() // 1_000)
     nodes = {
         name: replace(node, handle=node.handle.prepared(now)) if isinstance(node.handle, Preparable) else node
         for name, node in graph.nodes.items()
     }
+    run = entropy.token_hex(4)
+    for subscription in graph.subscriptions:
+        node = nodes[subscription.consumer]
+        if isinstance(node.handle, Expecting):
+            handle = node.handle.expecting(graph.streams[subscription.stream].schema, run)
+            nodes[node.name] = replace(node, handle=handle)
     return Graph(graph.name, graph.streams, nodes, graph.subscriptions)
 
 

@@ -170,6 +170,18 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class Expecting(Protocol):
+    """A sink that wants to know what it will be given before a run begins, to make ready or to refuse."""
+
+    def expecting(self, schema: pa.Schema, run: str) -> Sink:
+        """The same sink, for one run and a stream of this schema. `run` is no other run's.
+
+        Called once for each run, in the program that starts it. `PipelineError` if the stream does not fit.
+        """
+        ...
+
+
+@runtime_checkable
 class Gathering(Protocol):
     """A sink that is only a place in the driver's memory: it is given rows there, each once, when they are final."""
 

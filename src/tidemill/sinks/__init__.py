@@ -2,5 +2,6 @@
 
 from tidemill.sinks.callback import Callback
 from tidemill.sinks.collect import Collect
+from tidemill.sinks.parquet import Parquet
 
-__all__ = ["Callback", "Collect"]
+__all__ = ["Callback", "Collect", "Parquet"]
