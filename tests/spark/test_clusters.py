@@ -82,6 +82,7 @@ def test_a_standalone_cluster(cluster):
     with tm.run(word_count(some_words(None, 500, splits=1), counts), cluster, workers=2, display=False) as run:
         assert len({executor_of(worker.pid) for worker in run.workers}) == 2, "each on an executor of its own"
         time.sleep(0.5)
+    assert run.progress is not None
     assert_counted(counts.rows, first_words(run.progress.node("source:words").records_out))
 
 

@@ -64,6 +64,7 @@ def going(spark, storage):
     yield run
     assert run.status == "running"
     assert run.stop(20.0)
+    assert run.progress is not None
     assert_counted(counts.rows, first_words(run.progress.node("source:words").records_out))
 
 
