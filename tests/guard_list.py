@@ -151,7 +151,7 @@ GUARDS: Final = [
     Guard(
         "a receipt names its channel",
         "Law 3",
-        "core/worker.py",
+        "core/hosted.py",
         "channel is not None and channel.id == receipt.channel:",
         "channel is not None:",
         "tests/unit/core/test_worker.py",
@@ -198,13 +198,21 @@ GUARDS: Final = [
         "        hosted.shard = decision.shard\n        hosted.released_mark = decision.shard.output_mark()\n",
         "tests/unit/core/test_worker.py",
     ),
+    Guard(
+        "a shard keeps of what the state begins with only its own keys",
+        "Law 5",
+        "core/pieces.py",
+        "            other.keep_range(place.range)\n",
+        "",
+        "tests/conformance/test_initial_state.py",
+    ),
     # Law 6: visible means whole
     Guard(
         "a sink's piece is closed behind everything released",
         "Law 6",
-        "core/worker.py",
-        "        if hosted.sealing is not None and not hosted.dirty and not hosted.flushes:",
-        "        if hosted.sealing is not None:",
+        "core/hosted.py",
+        "        if self.sealing is None or self.dirty or self.flushes:",
+        "        if self.sealing is None:",
         "tests/unit/core/test_worker.py",
     ),
     Guard(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.core.ids import Epoch, Generation, Micros, Peer
+from tidemill.core.keys import KeyRange
 
 ARRIVAL: Final = "__arrival"
 """A source's `timestamp` when event time is the time at which each record is read. No column may have this name."""
@@ -129,6 +130,14 @@ class Endless(Protocol):
 
     @property
     def endless(self) -> bool: ...
+
+
+class InitialState(Protocol):
+    """What a computation's state begins with, wherever and whenever its shards begin; the same for the whole run."""
+
+    def load(self, range: KeyRange) -> list[list[bytes]]:
+        """All pieces with keys that may lie in the range, in parts: each is what one shard held."""
+        ...
 
 
 class SinkWriter(Protocol):

@@ -16,13 +16,14 @@ import numpy as np
 from tidemill.core.bundle import Bundle, times_of, without_times
 from tidemill.core.columns import ColumnarState, SavedColumns
 from tidemill.core.context import BundleContext, Context
-from tidemill.core.graph import ColumnState, Graph, Late, RowState
+from tidemill.core.graph import ColumnState, Graph, Late, RowState, TableState
 from tidemill.core.ids import LAST, Micros, Position, StreamName
 from tidemill.core.keying import columns_of
-from tidemill.core.keys import KeyRange
+from tidemill.core.keys import KeyRange, ring_positions
 from tidemill.core.order import BundleEntry, Entry, MarkEntry, WakeEntry
 from tidemill.core.shard import Head, Place, Shard, held
 from tidemill.core.state import KeyedState, SavedRow, new_key_times
+from tidemill.core.table import SavedTable, Table
 from tidemill.core.timers import NOBODY, Clock, Timer, Timers
 from tidemill.errors import TidemillError, UserCodeError
 
@@ -83,12 +84,15 @@ class ComputationShard(Shard):
         """Forgets the keys outside the range, which went to another owner."""
         raise NotImplementedError
 
-    def _position(self, key: Any) -> Position:
+    def key_position(self, key: Any) -> Position:
+        """Where on the ring a key lies."""
         return next(iter(self.keyings.values())).position(key)
 
     def _judged(self, bundle: Bundle) -> Bundle | None:
         """Some records are behind the mark: drops, keeps or diverts each of them as the pipeline says."""
         late = self._late[bundle.stream]
+        if late.choice == "self":
+            return bundle
         behind = times_of(bundle.batch) < self.mark
         self.late += int(behind.sum())
         choices = self._choices(late, bundle, behind)
@@ -249,7 +253,7 @@ class RecordShard(ComputationShard):
         self.state.restore(rows)
 
     def keep_range(self, range: KeyRange) -> None:
-        self.state.forget([key for key in self.state.known_keys() if not range.contains(self._position(key))])
+        self.state.forget([key for key in self.state.known_keys() if not range.contains(self.key_position(key))])
 
     def absorb(self, other: Shard) -> None:
         assert isinstance(other, RecordShard)
@@ -263,8 +267,7 @@ class BundleShard(ComputationShard):
 
     def __init__(self, graph: Graph, place: Place, plan_seed: int) -> None:
         super().__init__(graph, place)
-        assert self.node.state is None or isinstance(self.node.state, ColumnState)
-        self.state = ColumnarState(self.node.state) if self.node.state is not None else None
+        self.state = _bulk_state(self.node.state)
         self.ctx = BundleContext(self.ports, plan_seed, place.shard, self.state)
 
     def _run(self, bundle: Bundle, now: Micros) -> None:
@@ -274,6 +277,7 @@ class BundleShard(ComputationShard):
             self.program.process_bundle(self.ctx, without_times(bundle.batch))
         except Exception as error:
             raise self._failed(error, "process_bundle", None, bundle, 0) from error
+        self.late += self.ctx.take_late()
 
     def _advance(self, now: Micros) -> None:
         self.ctx.begin_event(self.events, now, self.mark)
@@ -300,20 +304,34 @@ class BundleShard(ComputationShard):
         if self.state is not None:
             self.state.freeze()
 
-    def encode_slice(self, limit: int) -> list[SavedColumns]:
+    def encode_slice(self, limit: int) -> list[SavedColumns] | list[SavedTable]:
         return self.state.encode_slice(limit) if self.state is not None else []
 
-    def restore(self, pieces: Iterable[SavedColumns]) -> None:
+    def restore(self, pieces: Iterable[Any]) -> None:
         if self.state is not None:
             self.state.restore(pieces)
 
     def absorb(self, other: Shard) -> None:
         assert isinstance(other, BundleShard)
-        if self.state is not None and other.state is not None:
-            self.state.absorb(other.state)
+        mine: Any = self.state  # both are of one kind, for both are of one computation
+        if mine is not None:
+            mine.absorb(other.state)
         holds = [hold for hold in (self.hold(), other.hold()) if hold is not None]
         self.ctx.hold_watermark(min(holds, default=None))
 
     def keep_range(self, range: KeyRange) -> None:
-        if self.state is not None:
-            self.state.keep([range.contains(self._position(key)) for key in self.state.keys])
+        if isinstance(self.state, ColumnarState):
+            self.state.keep([range.contains(self.key_position(key)) for key in self.state.keys])
+        elif self.state is not None:
+            assert isinstance(self.node.state, TableState)
+            places = [self.node.state.schema.get_field_index(name) for name in self.node.state.keys]
+            types = [self.node.state.schema.field(place).type for place in places]
+            self.state.keep(lambda batch: range.covers(ring_positions([batch.column(p) for p in places], types)))
+
+
+def _bulk_state(spec: RowState | ColumnState | TableState | None) -> ColumnarState | Table | None:
+    """The state of a computation that works on whole bundles."""
+    assert not isinstance(spec, RowState)
+    if isinstance(spec, TableState):
+        return Table(spec)
+    return None if spec is None else ColumnarState(spec)

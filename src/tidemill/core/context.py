@@ -21,6 +21,7 @@ from tidemill.core.graph import OutputPort
 from tidemill.core.ids import BEGINNING, LAST, Micros
 from tidemill.core.outbox import Outbox
 from tidemill.core.state import HOLD, KeyTimes
+from tidemill.core.table import Table
 from tidemill.core.timers import Clock
 from tidemill.errors import DataError, TidemillError
 
@@ -152,19 +153,20 @@ class Context(Common):
 class BundleContext(Common):
     """For code that works on whole bundles, with state in columns."""
 
-    __slots__ = ("_input_times", "_shard_hold", "state", "stream")
+    __slots__ = ("_input_times", "_late", "_shard_hold", "state", "stream")
 
-    state: ColumnarState | None
+    state: ColumnarState | Table | None
     stream: str
 
     def __init__(
-        self, boxes: dict[OutputPort, Outbox], plan_seed: int, lineage: int, state: ColumnarState | None
+        self, boxes: dict[OutputPort, Outbox], plan_seed: int, lineage: int, state: ColumnarState | Table | None
     ) -> None:
         super().__init__(boxes, plan_seed, lineage)
         self.state = state
         self.stream = ""
         self._input_times: Int64s | None = None
         self._shard_hold: Micros | None = None
+        self._late = 0
 
     def begin_bundle(self, stream: str, times: Int64s | None) -> None:
         self.stream = stream
@@ -193,9 +195,17 @@ class BundleContext(Common):
             columns if isinstance(columns, dict) else dict(zip(columns.schema.names, columns.columns, strict=True))
         )
         arrays = [values for values in by_name.values() if isinstance(values, pa.Array)]
-        if self.state is None or not self.state.shares_memory(arrays):
+        if not isinstance(self.state, ColumnarState) or not self.state.shares_memory(arrays):
             return columns
         return {name: v.take(_all_of(v)) if isinstance(v, pa.Array) else v for name, v in by_name.items()}
+
+    def count_late(self, records: int) -> None:
+        """So many records came too late, by the computation's own measure: its Input has `late="self"`."""
+        self._late += records
+
+    def take_late(self) -> int:
+        late, self._late = self._late, 0
+        return late
 
     def hold_watermark(self, at: Any) -> None:
         """Keeps the output mark at `at` on behalf of the whole shard, until moved or released with `None`."""

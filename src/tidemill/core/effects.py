@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tidemill.core.bundle import Bundle
-from tidemill.core.ids import Epoch, Generation, Peer, ShardId, Ticket
+from tidemill.core.ids import Epoch, Generation, NodeName, Peer, ShardId, Ticket
+from tidemill.core.keys import KeyRange
 from tidemill.core.messages import Packet
 
 
@@ -23,6 +24,15 @@ class Read(msgspec.Struct, frozen=True):
     split: int
     position: int
     limit: int
+
+
+class LoadInitial(msgspec.Struct, frozen=True):
+    """Fetches what a node's state begins with, as far as it may lie in the range. Answered by `InitialLoaded`."""
+
+    shard: ShardId
+    epoch: Epoch
+    node: NodeName
+    range: KeyRange
 
 
 class OpenLog(msgspec.Struct, frozen=True):
@@ -129,6 +139,7 @@ class Forget(msgspec.Struct, frozen=True):
 Effect = (
     Send
     | Read
+    | LoadInitial
     | OpenLog
     | Append
     | Claim

@@ -54,6 +54,15 @@ class ReadBackDone(msgspec.Struct, frozen=True):
     entries: list[bytes]
 
 
+class InitialLoaded(msgspec.Struct, frozen=True):
+    """What the shard's state begins with: parts, each of pieces."""
+
+    now: Micros
+    shard: ShardId
+    epoch: Epoch
+    parts: list[list[bytes]]
+
+
 class Persisted(msgspec.Struct, frozen=True):
     """What was asked under the ticket is durable."""
 
@@ -129,7 +138,18 @@ class MergeAsked(msgspec.Struct, frozen=True):
 
 
 WorkerEvent = (
-    Started | Received | Ticked | Turn | ReadDone | ReadBackDone | Persisted | Loaded | Refused | SealDone | Broken
+    Started
+    | Received
+    | Ticked
+    | Turn
+    | ReadDone
+    | ReadBackDone
+    | InitialLoaded
+    | Persisted
+    | Loaded
+    | Refused
+    | SealDone
+    | Broken
 )
 CoordinatorEvent = (
     Started

@@ -24,7 +24,8 @@ TIME_TYPE: Final = pa.int64()
 
 NodeKind = Literal["source", "computation", "sink"]
 
-LateChoice = Literal["drop", "process", "divert"]
+LateChoice = Literal["drop", "process", "divert", "self"]
+"""With "self" the computation, a vectorised one, judges what is late by its own measure."""
 
 
 @dataclass(frozen=True)
@@ -102,16 +103,26 @@ class ColumnState:
 
 
 @dataclass(frozen=True)
+class TableState:
+    """State in rows of an Arrow table, as many a key as wanted, for vectorised computations."""
+
+    schema: pa.Schema
+    keys: tuple[str, ...]  # the columns whose place on the ring is the row's
+    due: str  # an int64 column: when the row will be asked for
+
+
+@dataclass(frozen=True)
 class Node:
     name: NodeName
     kind: NodeKind
     outputs: tuple[StreamName, ...] = ()
     ports: tuple[OutputPort, ...] = ()  # for each output, the object that user code names it by
     make: Callable[[], Program] | None = None
-    state: RowState | ColumnState | None = None
+    state: RowState | ColumnState | TableState | None = None
     vectorised: bool = False
     handle: Any = None  # a source's or a sink's own object, for the host
     declared_at: str = ""
+    initial: Any = None  # where the host finds what the state begins with; None: nothing
 
 
 @dataclass(frozen=True)

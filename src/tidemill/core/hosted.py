@@ -7,16 +7,17 @@ the channels; here is the book-keeping in between.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tidemill.core.bundle import Bundle
+from tidemill.core.effects import CloseStage
 from tidemill.core.flow import Arrival, InChannel, Item, OutChannel, weight_of
 from tidemill.core.graph import Graph
 from tidemill.core.ids import BEGINNING, END, Micros, NodeName, Peer, ShardId
 from tidemill.core.keying import Keying
 from tidemill.core.loops import LoopQueue
-from tidemill.core.messages import Adoption, ChannelId, Delivery, InBand
+from tidemill.core.messages import Accepted, Adoption, ChannelId, Delivery, InBand, Receipt
 from tidemill.core.routing import Route, Routing
 from tidemill.core.shard import Shard, SinkShard
 
@@ -239,6 +240,37 @@ class Hosted:
                     assert channel.owner is not None
                     message = Delivery if isinstance(item, Bundle) else InBand
                     yield channel.owner, message(channel.id, number, item, channel.back_edge)  # type: ignore[arg-type]
+
+    def follow(self, consumers: Iterable[NodeName], routing: Routing) -> None:
+        """Takes the routing of these as it is now. A shard that is not restored yet will, when it is."""
+        for consumer in consumers:
+            lane = self.lanes.get(consumer)
+            if lane is not None and self.shard is not None:
+                lane.follow(routing, self.keyings[consumer])
+
+    def receipt(self, receipt: Receipt) -> bool:
+        """Whether it is for a channel of this shard's, as it is now."""
+        for lane in self.lanes.values():
+            channel = lane.channels.get(receipt.channel.to_shard)
+            if channel is not None and channel.id == receipt.channel:
+                channel.receipt(receipt)
+                return True
+        return False
+
+    def accepted(self, reports: Iterable[Accepted]) -> None:
+        """The authority holds these reports: what was taken inside a cycle before them is answered for."""
+        for lane in self.lanes.values():
+            for accepted in reports if lane.in_cycle else ():
+                channel = lane.channels.get(accepted.shard)
+                if channel is not None:
+                    channel.accepted(accepted.epoch, accepted.report)
+
+    def stage_to_close(self) -> CloseStage | None:
+        """What was asked for of a sink's shard, once everything before it has been staged."""
+        if self.sealing is None or self.dirty or self.flushes:
+            return None
+        round, self.sealing = self.sealing, None
+        return CloseStage(self.id, self.adoption.epoch, round)
 
     def at_rest(self) -> bool:
         """Nothing is here, and nothing that was sent is still untaken."""

@@ -82,6 +82,11 @@ class KeyRange:
     def contains(self, position: int) -> bool:
         return self.low <= position <= self.last
 
+    def covers(self, positions: Positions) -> npt.NDArray[np.bool_]:
+        """For each position whether the range contains it."""
+        inside: npt.NDArray[np.bool_] = (positions >= np.uint64(self.low)) & (positions <= np.uint64(self.last))
+        return inside
+
     def overlaps(self, other: KeyRange) -> bool:
         return self.low <= other.last and other.low <= self.last
 

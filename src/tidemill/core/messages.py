@@ -75,6 +75,7 @@ class Adoption(msgspec.Struct, frozen=True, array_like=True):
     range: KeyRange
     epoch: Epoch
     lineage: Lineage
+    initial: list[list[bytes]] = []  # what the state begins with; its worker fetches it (`core.pieces`)
 
 
 class Adopt(msgspec.Struct, frozen=True, array_like=True, tag="adopt"):

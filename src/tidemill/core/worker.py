@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from tidemill.core import decisions as d
 from tidemill.core import effects, events, messages
 from tidemill.core.bundle import Bundle
@@ -22,6 +24,7 @@ from tidemill.core.graph import Graph
 from tidemill.core.halves import WorkerDecisions, WorkerHalf
 from tidemill.core.hosted import Hosted
 from tidemill.core.ids import Micros, Peer, ShardId
+from tidemill.core.keys import FULL
 from tidemill.core.limits import Limits
 from tidemill.core.link import AnyMessage, Links
 from tidemill.core.marking import Reporter
@@ -75,6 +78,7 @@ class Worker:
             events.Ticked: lambda _: self._ticked(),
             events.ReadDone: self._read_done,
             events.ReadBackDone: self._read_back,
+            events.InitialLoaded: self._begin_with,
             events.Persisted: lambda event: self._decide(self.half.persisted(event.ticket)),
             events.Refused: lambda event: self._decide(self.half.refused(event.ticket)),
             events.Loaded: lambda event: self._decide(self.half.loaded(event.ticket, event.entries)),
@@ -193,6 +197,16 @@ class Worker:
             self.hosted[adoption.shard] = Hosted(
                 self.graph, adoption, window=self.limits.window, loop_memory=self.limits.loop_memory
             )
+            if self.graph.nodes[adoption.node].initial is None:
+                self._decide(self.half.adopt(adoption, self.graph, self.plan_seed))
+            else:  # ancestors' logs, if it has any, go over their own ranges
+                range = FULL if adoption.lineage.parents else adoption.range
+                self._out.append(effects.LoadInitial(adoption.shard, adoption.epoch, adoption.node, range))
+
+    def _begin_with(self, event: events.InitialLoaded) -> None:
+        hosted = self.hosted.get(event.shard)
+        if hosted is not None and hosted.adoption.epoch == event.epoch:
+            adoption = msgspec.structs.replace(hosted.adoption, initial=event.parts)
             self._decide(self.half.adopt(adoption, self.graph, self.plan_seed))
 
     def _install(self, decision: d.Install) -> None:
@@ -202,8 +216,7 @@ class Worker:
             return  # taken away again while it was being restored
         hosted.shard = decision.shard
         hosted.unsent = decision.unsent
-        for lane in hosted.lanes.values():
-            lane.follow(self.routing, hosted.keyings[lane.consumer])
+        hosted.follow(hosted.lanes, self.routing)
         self._mark_dirty(hosted)  # what it had produced leaves first; until then no mark of it is known (Law 5)
         self._to_coordinator(messages.Ready(place.shard, place.epoch))
         self._schedule(hosted)
@@ -243,10 +256,7 @@ class Worker:
             self.links.give_up(peer)
         touched = self.routing.follow(message.removed, message.changed, whole=message.whole)
         for hosted in self.hosted.values():
-            for consumer in touched:
-                lane = hosted.lanes.get(consumer)
-                if lane is not None and hosted.shard is not None:
-                    lane.follow(self.routing, hosted.keyings[consumer])
+            hosted.follow(touched, self.routing)
             self._send_from(hosted)
             self._schedule(hosted)
 
@@ -285,11 +295,8 @@ class Worker:
             hosted = self.hosted.get(receipt.channel.from_shard)
             if hosted is None:
                 continue
-            for lane in hosted.lanes.values():
-                channel = lane.channels.get(receipt.channel.to_shard)
-                if channel is not None and channel.id == receipt.channel:
-                    channel.receipt(receipt)
-                    self._decide(self.half.acknowledged(hosted.id, receipt.channel.to_shard, receipt.taken))
+            if hosted.receipt(receipt):
+                self._decide(self.half.acknowledged(hosted.id, receipt.channel.to_shard, receipt.taken))
             self._send_from(hosted)
             self._yield_if_drained(hosted)
             self._schedule(hosted)
@@ -462,9 +469,8 @@ class Worker:
             self._seal_if_due(hosted)
 
     def _seal_if_due(self, hosted: Hosted) -> None:
-        if hosted.sealing is not None and not hosted.dirty and not hosted.flushes:
-            self._out.append(effects.CloseStage(hosted.id, hosted.adoption.epoch, hosted.sealing))
-            hosted.sealing = None
+        if (closing := hosted.stage_to_close()) is not None:
+            self._out.append(closing)
 
     def _seal_done(self, event: events.SealDone) -> None:
         hosted = self.hosted.get(event.shard)
@@ -478,11 +484,7 @@ class Worker:
         for hosted in self.hosted.values():
             if hosted.yielding or any(sender in touched for sender in self.graph.senders[hosted.node.name]):
                 self._schedule(hosted)
-            for lane in hosted.lanes.values():
-                for accepted in message.accepted if lane.in_cycle else ():
-                    channel = lane.channels.get(accepted.shard)
-                    if channel is not None:
-                        channel.accepted(accepted.epoch, accepted.report)
+            hosted.accepted(message.accepted)
 
     def _ticked(self) -> None:
         self._out.extend(self.links.tick(self.now))

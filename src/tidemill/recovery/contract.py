@@ -34,9 +34,9 @@ from tidemill.core.halves import Change, CoordinatorDecisions, CoordinatorHalf, 
 from tidemill.core.ids import Generation, Micros, Peer, ShardId, Ticket
 from tidemill.core.messages import Adoption, Lineage
 from tidemill.core.order import Entry
+from tidemill.core.pieces import begun
 from tidemill.core.routing import Routing
 from tidemill.core.shard import Place, Shard
-from tidemill.core.succession import new_shard
 
 
 class Mechanism(Protocol):
@@ -62,7 +62,7 @@ class WorkerBase:
     """A half that keeps nothing: shards begin empty, and everything is taken and released at once."""
 
     def adopt(self, adoption: Adoption, graph: Graph, plan_seed: int) -> WorkerDecisions:
-        return (Install(new_shard(graph, place_of(adoption), plan_seed)),)
+        return (Install(begun(graph, place_of(adoption), plan_seed, adoption.initial)),)
 
     def loaded(self, ticket: Ticket, entries: list[bytes]) -> WorkerDecisions:
         raise AssertionError(f"nothing was asked for under {ticket}, {len(entries)} entries came")

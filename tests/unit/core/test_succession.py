@@ -86,7 +86,7 @@ def test_a_split_shares_out_the_keys_with_all_that_belongs_to_them(rows):
     assert without_counts(pictures[0] | pictures[1]) == without_counts(before)
     assert not set(pictures[0]) & set(pictures[1])
     for half, each in zip((LEFT, RIGHT), children, strict=True):
-        assert all(half.contains(each._position(key)) for key in picture(each))
+        assert all(half.contains(each.key_position(key)) for key in picture(each))
 
 
 @given(ROWS, ROWS)

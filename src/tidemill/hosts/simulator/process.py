@@ -175,6 +175,7 @@ class WorkerProcess(Process):
             effects.Append: lambda e: disk.append(
                 e.log, e.epoch, e.entries, lambda durable: self._answered(e.ticket, durable=durable)
             ),
+            effects.LoadInitial: self._load_initial,
             effects.Stage: self._stage,
             effects.CloseStage: self._close_stage,
             effects.Spill: lambda e: self._spilled.setdefault((e.shard, e.epoch), []).append(e.entry),
@@ -236,6 +237,13 @@ class WorkerProcess(Process):
             lambda: self.tell(lambda: events.ReadBackDone(self.clock(), effect.shard, effect.epoch, entries)),
         )
 
+    def _load_initial(self, effect: effects.LoadInitial) -> None:
+        parts = self.core.graph.nodes[effect.node].initial.load(effect.range)
+        self.around.world.after(
+            int(self.around.world.chance.expovariate(1 / 300)),
+            lambda: self.tell(lambda: events.InitialLoaded(self.clock(), effect.shard, effect.epoch, parts)),
+        )
+
     def _stage(self, effect: effects.Stage) -> None:
         bundle = effect.bundle
         self._staged.setdefault((effect.shard, effect.epoch), []).append(encode_batch(bundle.batch))
@@ -246,12 +254,10 @@ class WorkerProcess(Process):
 
     def _close_stage(self, effect: effects.CloseStage) -> None:
         name = self._piece_name(effect)
-        batches = self._staged.pop((effect.shard, effect.epoch), [])  # what is staged from now on is for the next
-        self.around.disk.put_piece(
-            name,
-            batches,
-            lambda: self.tell(lambda: events.SealDone(self.clock(), effect.shard, effect.epoch, name.encode(), effect.round)),
-        )
+        shard, epoch, round = effect.shard, effect.epoch, effect.round
+        batches = self._staged.pop((shard, epoch), [])  # what is staged from now on is for the next
+        done = lambda: events.SealDone(self.clock(), shard, epoch, name.encode(), round)  # noqa: E731
+        self.around.disk.put_piece(name, batches, lambda: self.tell(done))
 
     def _tear(self, effect: Any) -> None:
         disk = self.around.disk

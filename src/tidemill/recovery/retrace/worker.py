@@ -18,8 +18,9 @@ from tidemill.core.halves import WorkerDecisions
 from tidemill.core.ids import Epoch, ShardId, Ticket
 from tidemill.core.messages import Adoption, ChannelId, Lineage
 from tidemill.core.order import Entry, decode_entry, encode_entry
+from tidemill.core.pieces import begun
 from tidemill.core.shard import Place, Shard
-from tidemill.core.succession import new_shard, successor
+from tidemill.core.succession import successor
 from tidemill.recovery.contract import WorkerBase
 
 
@@ -171,7 +172,7 @@ def _retraced(restoring: _Restoring, lineage: Lineage, unsent: list[Bundle]) -> 
             unsent.extend(bundle for parent in parents for bundle in parent.flush())
         shard = successor(graph, place, seed, parents)
     else:
-        shard = new_shard(graph, place, seed)
+        shard = begun(graph, place, seed, adoption.initial)
     for data in restoring.logs[lineage.shard]:
         shard.handle(decode_entry(data, graph))
     return shard
