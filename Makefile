@@ -2,10 +2,15 @@
 
 BIN := .venv/bin
 
-.PHONY: test demo lint format guards lock setup clean
+.PHONY: test oldest demo lint format guards lock setup clean
 
 test: lint
 	$(BIN)/pytest
+	scripts/oldest-spark -q
+
+# Live runs on the oldest PySpark that is promised to work. The first time it is fetched, some 450 MB.
+oldest: setup
+	scripts/oldest-spark
 
 # Counts words in one process, then on a simulated cluster that fails. SEED=3 takes another run.
 demo: setup
@@ -36,5 +41,5 @@ setup:
 	@scripts/setup
 
 clean:
-	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .oldest-spark build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
