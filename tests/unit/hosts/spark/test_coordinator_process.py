@@ -53,6 +53,7 @@ def test_who_joins_is_welcome_and_told_of_the_others(office, hand):
 def test_a_newer_incarnation_has_the_place_in_the_book(office, hand):
     here = office(workers=2)
     other = hand(here, OTHER)
+    other.hears(protocol.Book)
     hand(here, ME).hears(protocol.Book)
     newer = hand(here, Peer(ME.worker, 2))
     entries = [(ME.worker, 2, newer.place.address), (*OTHER, other.place.address)]

@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -348,14 +347,15 @@ def is_over(session):
     return all(process.poll() is not None for process in session.processes) and not session.stopped
 
 
-def test_a_run_brings_its_rows_and_leaves_nothing():
+def test_a_run_brings_its_rows_tells_its_story_and_leaves_nothing(tmp_path):
     before = threads()
     sink = tm.sinks.Collect()
-    run, session = start(pipeline_of(["a", "b", "a"], sink))
+    run, session = start(pipeline_of(["a", "b", "a"], sink), storage=tmp_path)
     assert run.wait(20)
     assert run.status == "finished"
     assert sorted((row["word"], row["n"]) for row in sink.rows) == [("a", 1), ("a", 2), ("b", 1)]
     assert run.progress.node("count").records_in == 3
+    assert '"over"' in (tmp_path / "journal.jsonl").read_text()
     eventually(lambda: is_over(session) and threads() <= before | {"pymp"})
 
 
@@ -369,16 +369,6 @@ def test_what_user_code_raises_arrives_with_where_and_why():
     assert 'raise ValueError("a bad word")' in said, "the user's own traceback"
     assert "'bad'" in said, "the key"
     assert "words" in said, "the stream"
-    assert is_over(session)
-
-
-def test_a_stopped_run_has_worked_off_what_it_read():
-    sink = tm.sinks.Collect()
-    run, session = start(endless(sink))
-    eventually(lambda: len(sink.rows) > 20, 20)
-    assert run.stop(20)
-    assert run.status == "stopped"
-    assert read_by(run) == len(sink.rows)
     assert is_over(session)
 
 
@@ -406,7 +396,7 @@ def test_a_coordinator_that_is_killed_ends_a_run_and_its_workers():
     assert is_over(session)
 
 
-def test_a_stopped_worker_goes_on_where_it_was():
+def test_a_stopped_worker_goes_on_where_it_was_and_a_stopped_run_works_off_what_it_read():
     sink = tm.sinks.Collect()
     run, session = start(endless(sink))
     eventually(lambda: len(sink.rows) > 20, 20)
@@ -417,13 +407,8 @@ def test_a_stopped_worker_goes_on_where_it_was():
     had = len(sink.rows)
     eventually(lambda: len(sink.rows) > had + 200, 20)
     assert run.stop(20)
+    assert run.status == "stopped"
     assert read_by(run) == len(sink.rows)
     counts = [row["n"] for row in sink.rows if row["word"] == "w1"]
     assert counts == list(range(1, len(counts) + 1)), "nothing was lost, repeated or out of order"
     assert is_over(session)
-
-
-def test_a_run_tells_its_story(tmp_path):
-    run, _ = start(pipeline_of(["a"], tm.sinks.Collect()), storage=tmp_path)
-    run.wait(20)
-    assert '"over"' in (Path(tmp_path) / "journal.jsonl").read_text()
