@@ -38,7 +38,7 @@ _TIME_TYPES: Final = (pa.timestamp("us", tz="UTC"), pa.timestamp("us"), pa.int64
 def check(told: Declarations) -> Graph:
     _check_names(told)
     for source in told.sources:
-        _check_source(source)
+        check_source(source)
     shapes = [shape_of(declaration) for declaration in told.computations]
     streams = _streams(told, shapes)
     sinks = list(_sink_nodes(told.sinks, streams))
@@ -130,7 +130,7 @@ def _source_node(source: SourceDeclaration) -> Node:
     )
 
 
-def _check_source(declared: SourceDeclaration) -> None:
+def check_source(declared: SourceDeclaration) -> pa.Schema:
     source, owner = declared.source, str(declared)
     if isinstance(source, type) or not isinstance(source, Source):
         raise PipelineError(
@@ -141,7 +141,7 @@ def _check_source(declared: SourceDeclaration) -> None:
         raise SchemaError(f"The schema of {owner} is {source.schema!r}. A source's schema is a pyarrow.Schema.")
     schema = read_schema(source.schema, owner)
     if source.timestamp in (None, ARRIVAL, SCHEDULED):
-        return
+        return schema
     if source.timestamp not in schema.names:
         raise UnknownColumnError(
             f"The timestamp of {owner} is to be column '{source.timestamp}', which it does not have. Its columns: "
@@ -153,6 +153,7 @@ def _check_source(declared: SourceDeclaration) -> None:
             f"The timestamp of {owner} is to be column '{source.timestamp}' of type {kind}. Event time is of type "
             f"timestamp, or long in microseconds. {_time_remedy(schema)}"
         )
+    return schema
 
 
 def _time_remedy(schema: pa.Schema) -> str:
@@ -230,7 +231,7 @@ def _subscriptions(shape: Shape, streams: dict[StreamName, _Made], told: Declara
     for stream, port in shape.inputs.items():
         reader = f"The Input (declared at {port.declared_at}) of {shape}"
         made = _known(stream, streams, reader)
-        key = _key(port, stream, made, reader)
+        key = _key(port, stream, made, reader, shape)
         if first is None and key.types:
             first = stream, key
         if first is not None and key.types and key.types != first[1].types:
@@ -242,7 +243,14 @@ def _subscriptions(shape: Shape, streams: dict[StreamName, _Made], told: Declara
         yield Subscription(stream, shape.name, key, _late(port, shape, stream, made, told))
 
 
-def _key(port: Input, stream: StreamName, made: _Made, reader: str) -> Key:
+def _key(port: Input, stream: StreamName, made: _Made, reader: str, shape: Shape) -> Key:
+    if port.key is None:
+        if not shape.node().vectorised or shape.state is not None:
+            raise ComputationError(
+                f"{reader} has key=None, so its records have no place of their own: only process_bundle without state "
+                "can take them as they come. Give the Input a key."
+            )
+        return Key()
     if callable(port.key):
         return Key(function=port.key)
     columns: Any = (port.key,) if isinstance(port.key, str) else port.key
@@ -287,6 +295,8 @@ def _late(port: Input, shape: Shape, stream: StreamName, made: _Made, told: Decl
         return Late("drop")
     if late == "process":
         return Late("process")
+    if late == "self" and shape.node().vectorised:
+        return Late("self")
     side = _side((late == "divert" and port.divert) or late, port, shape, stream, made)
     return Late("divert", side)
 

@@ -108,14 +108,17 @@ class Input:
 
     `late` says what becomes of records behind the mark: "drop", "process", an `Output` of the same computation that
     they are diverted to, or a function of the record and the watermark that answers "drop", "process" or "divert" (to
-    the Output `divert`). Without it the pipeline's own choice holds.
+    the Output `divert`). Without it the pipeline's own choice holds. With "self", a vectorised computation is given all
+    of them and judges by itself what is late: `ctx.count_late(records)`.
+
+    With `key=None` a vectorised computation without state takes records as they come, in whichever shard.
     """
 
     def __init__(
         self,
         stream: str | None = None,
         *,
-        key: KeyChoice,
+        key: KeyChoice | None,
         late: str | Output | ChooseLate | None = None,
         divert: str | Output | None = None,
     ) -> None:

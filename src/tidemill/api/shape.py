@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from tidemill.api.computation import Computation, Input, Output, attributes
 from tidemill.api.declarations import ComputationDeclaration
-from tidemill.api.state import Columns, state_of
+from tidemill.api.state import Columns, Table, state_of
 from tidemill.api.wording import listing, meant, sentence
-from tidemill.core.graph import ColumnState, Node, Program, RowState
+from tidemill.core.graph import ColumnState, Node, Program, RowState, TableState
 from tidemill.core.ids import NodeName, StreamName
 from tidemill.errors import ComputationError, DuplicateNameError
 
@@ -33,7 +33,7 @@ class Shape:
     """Those that the user wrote."""
 
     make: Callable[[], Program]
-    state: RowState | ColumnState | None
+    state: RowState | ColumnState | TableState | None
 
     def __str__(self) -> str:
         return str(self.declared)
@@ -116,11 +116,11 @@ def _check_form(methods: frozenset[str], state: Any, owner: str) -> None:
         why = "process_bundle and process_timer. Timers belong to keys: use process_record, or process_watermark"
     elif not vectorised and "process_watermark" in methods:
         why = "process_record and process_watermark, which goes with process_bundle. Set timers, use process_timer"
-    elif vectorised and state is not None and not isinstance(state, Columns):
+    elif vectorised and state is not None and not isinstance(state, (Columns, Table)):
         why = (
             f'process_bundle and state = {state!r}. Declare the state in columns, tm.Columns("n long"), or leave it out'
         )
-    elif not vectorised and isinstance(state, Columns):
+    elif not vectorised and isinstance(state, (Columns, Table)):
         why = "process_record and state in tm.Columns. Make the state a dataclass, or define process_bundle instead"
     else:
         return

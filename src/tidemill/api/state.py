@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Final, NoReturn, Union, get_args, get_origin
 
 import msgspec
@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidemill.api.schema import read_schema
 from tidemill.api.wording import declared_at
 from tidemill.core.columns import ColumnarState
-from tidemill.core.graph import ColumnState, RowState
+from tidemill.core.graph import ColumnState, RowState, TableState
 from tidemill.errors import StateTypeError
 
 _DTYPES: Final = {
@@ -48,10 +48,24 @@ class Columns:
         return f"<Columns declared at {self.declared_at}>"
 
 
-def state_of(declared: Any, owner: str) -> RowState | ColumnState | None:
+class Table:
+    """State in rows of a table, as many a key as wanted, for the built-in computations.
+
+    `keys` are its columns that are the key, `due` an int64 column that says when a row will be asked for.
+    """
+
+    def __init__(self, schema: pa.Schema, keys: Sequence[str], due: str) -> None:
+        self.schema: Final = schema
+        self.keys: Final = tuple(keys)
+        self.due: Final = due
+
+
+def state_of(declared: Any, owner: str) -> RowState | ColumnState | TableState | None:
     """What the core is told of a computation's `state`. `owner` says in the error whose it is and where it stands."""
     if declared is None:
         return None
+    if isinstance(declared, Table):
+        return TableState(declared.schema, declared.keys, declared.due)
     if isinstance(declared, Columns):
         return _column_state(declared, owner)
     return _row_state(declared, owner)

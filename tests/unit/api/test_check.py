@@ -10,6 +10,7 @@ import pytest
 
 import tidemill as tm
 from tidemill import errors
+from tidemill.core.graph import Key
 from tidemill.ports import ARRIVAL, SCHEDULED
 
 WORDS = "word string, n int, at timestamp, tags array<string>"
@@ -116,7 +117,7 @@ def test_names_are_text(build, said):
     pipeline.source("words", words())
     made = build(pipeline)
     with pytest.raises(errors.PipelineError) as caught:
-        (made or pipeline).graph()
+        (made if isinstance(made, tm.Pipeline) else pipeline).graph()
     assert said in str(caught.value)
 
 
@@ -454,10 +455,38 @@ def test_a_key_of_a_type_that_has_no_place(type, arrow):
     assert "or by a function of the record." in message
 
 
-@pytest.mark.parametrize("key", [3, None, (), ["word"], ("word", 3)])
+@pytest.mark.parametrize("key", [3, (), ["word"], ("word", 3)])
 def test_a_key_that_is_none(key):
     message = refused(errors.ComputationError, keyed(key))
     assert f"has key={key!r}. A key is the name of a column of 'words' ('word', 'n', 'at', 'tags'), a tuple" in message
+
+
+def test_without_a_key_only_whole_bundles_without_state_are_taken():
+    class Plain(Base):
+        words = tm.Input(key=None)
+
+        def process_record(self, ctx, record):
+            pass
+
+    class Stateful(tm.Computation):
+        words = tm.Input(key=None)
+        state = tm.Columns("n long")
+
+        def process_bundle(self, ctx, batch):
+            pass
+
+    class Taken(tm.Computation):
+        words = tm.Input(key=None)
+
+        def process_bundle(self, ctx, batch):
+            pass
+
+    for computation in (Plain, Stateful):
+        assert "has key=None, so its records have no place" in refused(errors.ComputationError, computation)
+    pipeline = tm.Pipeline("test")
+    pipeline.source("words", words())
+    pipeline.add(Taken)
+    assert pipeline.graph().subscriptions[0].key == Key()
 
 
 def test_inputs_whose_keys_differ_in_type():
