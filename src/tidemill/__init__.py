@@ -8,6 +8,8 @@ from tidemill.hosts.spark.run import Run
 from tidemill.launch import run
 from tidemill.planned import Pipeline
 from tidemill.ports import ARRIVAL
+from tidemill.windows.fold import fold
+from tidemill.windows.spans import count, session, sliding, tumbling
 
 __all__ = [
     "ARRIVAL",
@@ -21,9 +23,14 @@ __all__ = [
     "Run",
     "RunError",
     "TidemillError",
+    "count",
     "errors",
+    "fold",
     "run",
+    "session",
     "sinks",
+    "sliding",
     "sources",
     "testing",
+    "tumbling",
 ]

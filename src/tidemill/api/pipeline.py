@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from typing import Any
 
-from tidemill.api.check import check
-from tidemill.api.computation import ChooseLate, Computation
+import pyarrow as pa
+
+from tidemill.api.check import check, check_source
+from tidemill.api.computation import ChooseLate, Computation, Output, attributes
 from tidemill.api.declarations import ComputationDeclaration, Declarations, SinkDeclaration, SourceDeclaration
-from tidemill.api.wording import declared_at
+from tidemill.api.stream import Stream, whole_stream
+from tidemill.api.wording import declared_at, listing, meant
 from tidemill.core.graph import Graph
-from tidemill.ports import Gathering, Sink, Source
+from tidemill.errors import DuplicateNameError, PipelineError, UnknownStreamError
+from tidemill.ports import MALFORMED, Diverting, Gathering, Sink, Source
+from tidemill.sources.table import Table, is_dataframe
 
 
 class Pipeline:
@@ -25,9 +31,64 @@ class Pipeline:
         self._computations: list[ComputationDeclaration] = []
         self._sinks: list[SinkDeclaration] = []
 
-    def source(self, stream: str, source: Source) -> None:
-        """Lets this source's records be the stream, or a part of it if computations produce it too."""
-        self._sources.append(SourceDeclaration(stream, source, declared_at()))
+    def source(self, stream: str, source: Source | Any, timestamp: str | None = None) -> Stream:
+        """Lets this source's records be the stream, or a part of it if computations produce it too.
+
+        A bounded Spark DataFrame is a source too: `timestamp` names its column of event time.
+        """
+        if is_dataframe(source):
+            source = Table(source, timestamp)
+        elif timestamp is not None:
+            raise PipelineError(
+                f"timestamp={timestamp!r} is given with {source!r} (at {declared_at()}), and says the event time of a "
+                "Spark DataFrame. A source is told its own: tm.sources.Rows(..., timestamp=...)."
+            )
+        declared = SourceDeclaration(stream, source, declared_at())
+        self._sources.append(declared)
+        return whole_stream(self, stream, lambda: check_source(declared))
+
+    def stream(self, name: str) -> Stream:
+        """The handle of any stream: a source's, or one that a computation which was added produces."""
+        schemas = self._schemas()
+        if name not in schemas:
+            raise UnknownStreamError(
+                f"Nothing produces stream {name!r} yet. Streams are: {listing(schemas)}.{meant(str(name), schemas)} "
+                "Add the source or the computation that does before this line."
+            )
+        return whole_stream(self, name, schemas[name])
+
+    def _schemas(self) -> dict[str, pa.Schema]:
+        found: dict[str, pa.Schema] = {}
+        for told in self._sources:
+            found[told.stream] = check_source(told)
+            if isinstance(told.source, Diverting) and told.source.diverts_to:
+                found[told.source.diverts_to] = MALFORMED
+        for computation in self._computations:
+            for attribute, port in attributes(computation.computation, Output).items():
+                found.setdefault(port.given_stream or attribute, port.schema)
+        return found
+
+    def new_name(self, wanted: str, given: Any = None) -> str:
+        """A name for a computation and its stream: the one that was given, or what is wanted or comes near it."""
+        taken = {told.stream: told.declared_at for told in self._sources}
+        for told in self._computations:
+            taken[told.name] = told.declared_at
+            taken |= dict.fromkeys(attributes(told.computation, Output), told.declared_at)
+        taken |= dict.fromkeys(set(self._schemas()) - set(taken), "the same pipeline")
+        if given is None:
+            numbered = (f"{wanted}-{number}" if number > 1 else wanted for number in count(1))
+            return next(name for name in numbered if name not in taken)
+        if not isinstance(given, str) or not given:
+            raise PipelineError(f"name={given!r} (at {declared_at()}) is no name: give it text.")
+        if given in taken:
+            raise DuplicateNameError(
+                f"name={given!r} (at {declared_at()}) is taken, at {taken[given]}. Names taken: {listing(taken)}."
+            )
+        return given
+
+    def time_of(self, stream: str) -> SourceDeclaration | None:
+        """The source of a stream if it has no event time."""
+        return next((told for told in self._sources if told.stream == stream and told.source.timestamp is None), None)
 
     def add(self, computation: type[Computation] | Computation, *, name: str | None = None) -> None:
         """Adds a computation: its class, or an instance set up as wanted, of which every shard gets a copy."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Final
 
-_OWN: Final = ("tidemill.api.", "tidemill.sources.", "tidemill.sinks.")
+_OWN: Final = ("tidemill.api.", "tidemill.windows.", "tidemill.sources.", "tidemill.sinks.")
 
 
 def declared_at() -> str:
