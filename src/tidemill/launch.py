@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import secrets as entropy
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +22,8 @@ from tidemill.core.coordinator import Plan
 from tidemill.core.graph import Graph
 from tidemill.core.ids import Micros
 from tidemill.core.limits import Limits
-from tidemill.errors import PipelineError, RunError
-from tidemill.hosts.spark import attendance, session, slots
+from tidemill.errors import PipelineError, RunError, StorageError
+from tidemill.hosts.spark import attendance, initial, session, slots, tables
 from tidemill.hosts.spark.jobs import Jobs
 from tidemill.hosts.spark.orders import CoordinatorOrders, Orders, for_coordinator, for_workers
 from tidemill.hosts.spark.run import Run, Watcher, Watchers
@@ -47,6 +48,7 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
     *,
     workers: int = 2,
     recovery: Mechanism | None = None,
+    initial_state: Mapping[str, Any] | None = None,
     storage: str | Path | None = None,
     master: str | None = None,
     max_skew: Any = None,
@@ -58,6 +60,7 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
 ) -> Run:
     """Runs the pipeline live on Spark and gives back the run, which goes on in the background.
 
+    `initial_state` gives computations the state that they begin with: what `pipeline.state_dataframe` gave, by name.
     With no session given the active one is taken, or a local one is made (`master` says which) and closed with the run.
     `storage` is a folder for what outlives the processes: the journal that `tidemill inspect` reads. `max_skew` pauses
     a source that is so far ahead of the slowest one. `display` shows the run's progress on standard error: live on a
@@ -68,7 +71,7 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
         raise PipelineError(f"workers={workers!r}: a run needs at least one worker.")
     patience = duration(start_within, "start_within") / 1e6
     limits = Limits(max_skew=None if max_skew is None else duration(max_skew, "max_skew"))
-    graph = _prepared(pipeline.graph())
+    graph = pipeline.graph()
     mechanism = recovery or Nothing(_commit_every(graph, duration(commit_every, "commit_every")))
     session.check_pyspark()
     _check_sendable(graph)
@@ -77,6 +80,8 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
         watchers = _watchers(metrics_port, display=display, undo=undo)
         spark = _session(spark, master, workers, pipeline.name, undo)
         slots.check_slots(spark, workers)
+        graph = tables.evaluated(graph, spark, workers, storage, undo)
+        graph = _beginning_with(_prepared(graph), initial_state or {}, storage, spark, undo)
         keys, host = new_secrets(), session.driver_host(spark)
         attending = attendance.Attendance(host, keys)
         undo.callback(attending.close, grace=0.0)
@@ -99,6 +104,23 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
 def _commit_every(graph: Graph, every: Micros) -> Micros | None:
     """A sink that is only a place in this program is given rows as they come."""
     return every if any(not isinstance(node.handle, Gathering) for node in graph.of_kind("sink")) else None
+
+
+def _beginning_with(
+    graph: Graph, states: Mapping[str, Any], storage: str | Path | None, spark: Any, undo: contextlib.ExitStack
+) -> Graph:
+    """The initial state goes through files that the workers reach: under the storage, or for this machine alone."""
+
+    def folder() -> Path:
+        if storage is not None:
+            return Path(storage).absolute() / "initial-state"
+        if not session.is_local(spark):
+            raise StorageError(
+                "initial_state goes through files that all workers reach; give the run storage=, a folder that they do."
+            )
+        return Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="tidemill-")))
+
+    return initial.beginning_with(graph, states, folder)
 
 
 def _prepared(graph: Graph) -> Graph:

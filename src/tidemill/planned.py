@@ -13,7 +13,7 @@ from typing import Any
 
 from tidemill.api import pipeline
 from tidemill.core.graph import Graph
-from tidemill.core.ids import Micros, StreamName
+from tidemill.core.ids import Micros, NodeName, StreamName
 from tidemill.errors import PipelineError
 from tidemill.ports import Preparable
 
@@ -43,6 +43,27 @@ class Pipeline(pipeline.Pipeline):
         frame = plan.stream(StreamName(stream))
         times = F.timestamp_micros(frame["__at"])
         return frame.drop("__at") if timestamp is None else frame.withColumn(timestamp, times).drop("__at")
+
+    def state_dataframe(
+        self,
+        computation: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        until: Any = None,
+        spark: Any = None,
+        now: Any = None,
+        seed: int = 0,
+    ) -> Any:
+        """What a computation's state is after all of the input, as a lazy DataFrame with a row for each key.
+
+        `key` and `state` are there to be read, as JSON; the rest is what `tm.run(initial_state=...)` begins with. The
+        timers that are due at the last record of a partition have fired, and those due at `until`; later ones are part
+        of the state.
+        """
+        from tidemill.core.context import micros  # noqa: PLC0415 - as below
+
+        plan = self._plan(dict(inputs or {}), spark, now, seed)
+        return plan.state(NodeName(computation), None if until is None else micros(until))
 
     def _plan(self, inputs: dict[str, Any], spark: Any, now: Any, seed: int) -> Any:
         from tidemill.core.context import micros  # noqa: PLC0415

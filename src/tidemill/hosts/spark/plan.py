@@ -20,9 +20,10 @@ from tidemill.api.schema import ddl, read_schema, type_ddl
 from tidemill.core.graph import TIME_COLUMN, Graph, Node, Stream, Subscription
 from tidemill.core.ids import BEGINNING, Micros, NodeName, StreamName
 from tidemill.errors import PipelineError, RunError, SchemaError, TimestampError, UnknownColumnError, UnknownStreamError
-from tidemill.hosts.spark import replaying
+from tidemill.hosts.spark import initial, replaying
 from tidemill.hosts.spark.replaying import POSITION, STREAM, Task
 from tidemill.ports import ARRIVAL, SCHEDULED, Endless
+from tidemill.sources.table import Table
 
 ONE: Final = "s{}"
 """The column of the n-th stream where several travel together."""
@@ -49,6 +50,17 @@ class Plan:
         frames = [self._output(self._graph.nodes[node], name) for node in self._graph.producers[name]]
         return reduce(lambda left, right: left.unionByName(right), frames)
 
+    def state(self, computation: NodeName, until: Micros | None) -> Any:
+        """What the computation holds after all of the input, with the timers that are due later than `until`."""
+        node = self._graph.nodes.get(computation)
+        if node is None or node.kind != "computation" or node.state is None:
+            stateful = [n.name for n in self._graph.of_kind("computation") if n.state is not None]
+            raise PipelineError(
+                f"pipeline {self._graph.name!r} has no computation {computation!r} with state; those with state are: "
+                f"{', '.join(stateful) or 'none'}"
+            )
+        return self.task(node, "state", initial.SCHEMA, until)
+
     def _output(self, node: Node, stream: StreamName) -> Any:
         frame = self._of_node(node)
         if len(node.outputs) == 1:
@@ -67,6 +79,8 @@ class Plan:
     def _source(self, node: Node) -> Any:
         stream = self._graph.streams[node.outputs[0]]
         given = self._inputs.get(stream.name)
+        if given is None and isinstance(node.handle, Table):
+            given = node.handle.dataframe
         if given is not None:
             return timed(given, stream, node.handle.timestamp, self._now, f"the input {stream.name!r}")
         if isinstance(node.handle, Endless) and node.handle.endless:
@@ -200,8 +214,8 @@ def _time(stream: Stream, timestamp: str | None, now: Micros, owner: str) -> Any
     kind = stream.schema.field(timestamp).type
     if pa.types.is_timestamp(kind):
         # Without a zone it is UTC, whatever the session's zone is.
-        zoned = column if kind.tz else F.to_utc_timestamp(column.cast("string"), F.current_timezone())
-        column = F.unix_micros(zoned)
+        since = f"timestampdiff(MICROSECOND, timestamp_ntz'1970-01-01', {quoted(timestamp)})"
+        column = F.unix_micros(column) if kind.tz else F.expr(since)
     return F.coalesce(column, F.raise_error(F.lit(f"{owner} has a row without an event time: {timestamp} is null")))
 
 

@@ -24,6 +24,7 @@ from tidemill.core.keying import Keying
 from tidemill.core.keys import FULL
 from tidemill.core.shard import Place
 from tidemill.errors import RunError
+from tidemill.hosts.spark import initial
 from tidemill.hosts.spark.attendance import import_paths, pickled
 from tidemill.ports import ARRIVAL
 
@@ -190,7 +191,13 @@ class Task:
     # What is left at the end
 
     def _state(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        raise NotImplementedError
+        running = self._running()
+        for _ in self._fed(running, batches):
+            continue  # what it produced on the way is history
+        if self.until is not None:
+            for _ in running.until(self.until):
+                running.shard.flush()
+        yield from initial.saved(running.shard, running.shard.place.shard)
 
 
 def as_wire(batch: pa.RecordBatch, stream: Stream) -> pa.RecordBatch:

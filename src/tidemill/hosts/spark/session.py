@@ -130,6 +130,11 @@ def is_remote(session: Any) -> bool:
     return "connect" in type(session).__module__
 
 
+def is_local(session: Any) -> bool:
+    """Whether all of its executors are on this machine."""
+    return not is_remote(session) and str(session.conf.get("spark.master", "")).startswith("local")
+
+
 def driver_host(session: Any) -> str:
     """An address of this machine that the executors reach."""
     if is_remote(session):

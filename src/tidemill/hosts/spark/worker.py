@@ -104,6 +104,7 @@ class WorkerProcess:
         return {
             effects.Send: self._send,
             effects.Read: self.reading.read,
+            effects.LoadInitial: self._load_initial,
             effects.Stage: self.sinking.stage,
             effects.CloseStage: self.sinking.close_stage,
             effects.Spill: self.spilling.spill,
@@ -196,6 +197,14 @@ class WorkerProcess:
     def _read_back(self, effect: effects.ReadBack) -> None:
         entries = self.spilling.take(effect)
         self.loop.tell(lambda now: events.ReadBackDone(now, effect.shard, effect.epoch, entries))
+
+    def _load_initial(self, effect: effects.LoadInitial) -> None:
+        state = self.core.graph.nodes[effect.node].initial
+        shard, epoch = effect.shard, effect.epoch
+        self.loop.aside(
+            lambda: state.load(effect.range),
+            lambda parts: lambda now: events.InitialLoaded(now, shard, epoch, parts),
+        )
 
     def _no_log(self, _: Any) -> None:
         raise RunError(
