@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -148,8 +149,12 @@ def test_it_ends_with_the_driver_however_that_ends(how):
             driver.kill()
         driver.wait(10)
     began = time.monotonic()
-    eventually(lambda: not is_there(pid))
-    assert time.monotonic() - began < 2
+    try:
+        eventually(lambda: not is_there(pid))
+        assert time.monotonic() - began < 2
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # as it should be
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_it_imports_what_the_driver_imports_and_from_nowhere_else(closing, tmp_path, monkeypatch):
