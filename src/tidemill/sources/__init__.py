@@ -4,5 +4,6 @@ from tidemill.ports import SCHEDULED
 from tidemill.sources.files import Files
 from tidemill.sources.generator import Generator
 from tidemill.sources.rows import Rows
+from tidemill.sources.table import Table
 
-__all__ = ["SCHEDULED", "Files", "Generator", "Rows"]
+__all__ = ["SCHEDULED", "Files", "Generator", "Rows", "Table"]

@@ -55,7 +55,7 @@ class Jobs:
         *,
         hopeless: Callable[[int, str], None],
     ) -> None:
-        self._session = session
+        self.session = session
         self._name = name
         self._tag = f"tidemill-{run}"
         self._orders = orders
@@ -64,15 +64,15 @@ class Jobs:
         self._jobs: dict[int, Job] = {}
 
     def start(self, workers: int) -> None:
-        if not is_remote(self._session):
-            interrupts.spare(self._tag, self._session)
+        if not is_remote(self.session):
+            interrupts.spare(self._tag, self.session)
         for place in range(workers):
             job = self._jobs[place] = Job(place)
             job.thread = threading.Thread(target=self._keep_going, args=(job,), name=f"tidemill-{place}", daemon=True)
             job.thread.start()
 
     def _keep_going(self, job: Job) -> None:
-        with _own_thread(self._session):
+        with _own_thread(self.session):
             self._label(job)
             while not self._over.is_set():
                 began = time.monotonic()
@@ -91,16 +91,16 @@ class Jobs:
         """For this thread's jobs. One without is a worker all the same."""
         what = f"tidemill {self._name}: worker {job.place}"
         with contextlib.suppress(Exception):
-            self._session.addTag(self._tag)
+            self.session.addTag(self._tag)
         with contextlib.suppress(Exception):
-            if not is_remote(self._session):
-                self._session.sparkContext.setJobGroup(self._tag, what, interruptOnCancel=True)
+            if not is_remote(self.session):
+                self.session.sparkContext.setJobGroup(self._tag, what, interruptOnCancel=True)
 
     def _submit(self, job: Job) -> str:
         """Runs it to its end; why it ended."""
         task = task_of(self._orders, job.place, job.submission)
         try:
-            rows = self._session.range(0, 1, 1, 1).mapInArrow(task, RESULT).collect()
+            rows = self.session.range(0, 1, 1, 1).mapInArrow(task, RESULT).collect()
         except Exception as error:  # noqa: BLE001 - Spark raises what it likes, and the run goes on
             return readable(error)
         return str(rows[0]["ended"]) if rows else ""
@@ -109,7 +109,7 @@ class Jobs:
         """Whatever still runs is ended by Spark."""
         self._over.set()
         with contextlib.suppress(Exception):  # the session may be gone already
-            self._session.interruptTag(self._tag)
+            self.session.interruptTag(self._tag)
 
     def over(self) -> None:
         """None is submitted again."""

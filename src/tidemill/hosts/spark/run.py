@@ -6,13 +6,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidemill import errors
 from tidemill.core.graph import Graph
 from tidemill.core.ids import NodeName
 from tidemill.errors import RunError, TidemillError, UserCodeError
-from tidemill.hosts.spark import protocol
+from tidemill.hosts.spark import protocol, tables
 from tidemill.hosts.spark.attendance import Attendance
 from tidemill.hosts.spark.jobs import Jobs
 from tidemill.hosts.spark.sinking import batches_of, rows_of
@@ -99,6 +99,11 @@ class Run:
     def watermarks(self) -> dict[str, int | None]:
         """By source, computation and sink: how complete it is, in microseconds since the epoch."""
         return {node.name: node.watermark for node in self.progress.nodes} if self.progress is not None else {}
+
+    def table(self, stream: str) -> Any:
+        """What is committed of the stream by now, as a Spark DataFrame, if it leaves by a Parquet or a Collect sink."""
+        assert self._jobs is not None, "the run was given its jobs before anyone had it in hand"
+        return tables.table_of(self._graph, self._jobs.session, stream)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until it is over, or so many seconds; whether it is over. Raises what it failed with.
