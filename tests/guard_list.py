@@ -316,8 +316,16 @@ GUARDS: Final = [
         "what was sent is sent again until it is received",
         "Law 7",
         "core/link.py",
-        "            if link.unacked and now - link.sent_at >= RESEND_AFTER:",
+        "            if link.unacked and now - link.sent_at >= link.pause:",
         "            if False:",
+        "tests/unit/core/test_link.py",
+    ),
+    Guard(
+        "what a stopped process does not hear does not pile up",
+        "Law 7",
+        "core/link.py",
+        "                link.pause = min(2 * link.pause, RESEND_AFTER_AT_MOST)\n",
+        "",
         "tests/unit/core/test_link.py",
     ),
     Guard(

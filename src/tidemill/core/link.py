@@ -18,6 +18,9 @@ from tidemill.core.ids import Incarnation, Micros, Peer, WorkerId
 from tidemill.core.messages import OUTSIDE, Delivery, Message, Packet
 
 RESEND_AFTER: Final = 200_000
+RESEND_AFTER_AT_MOST: Final = 16 * RESEND_AFTER
+"""The pause doubles while nothing is heard: to one that is stopped, everything again and again would pile up unread."""
+
 RESEND_AT_MOST: Final = 64
 ACKNOWLEDGE_EVERY: Final = 32
 
@@ -25,7 +28,7 @@ AnyMessage = Message | Delivery
 
 
 class _Link:
-    __slots__ = ("ahead", "owed", "received", "sent", "sent_at", "unacked")
+    __slots__ = ("ahead", "owed", "pause", "received", "sent", "sent_at", "unacked")
 
     def __init__(self) -> None:
         self.sent = 0
@@ -33,6 +36,7 @@ class _Link:
         self.owed = 0  # messages received and not yet acknowledged
         self.unacked: deque[Packet] = deque()
         self.sent_at = Micros(0)  # when the oldest unacknowledged one was sent last
+        self.pause = RESEND_AFTER
         self.ahead: dict[int, AnyMessage] = {}  # overtook others on the way
 
 
@@ -66,6 +70,7 @@ class Links:
             return [packet.message], []
         sender = packet.sender
         link = self._links.get(sender) or self._open(sender)
+        link.pause = RESEND_AFTER
         self._acknowledged(link, packet.acked, now)
         if packet.number == 0 or packet.message is None:
             return [], []
@@ -123,8 +128,9 @@ class Links:
             if link.owed:
                 link.owed = 0
                 sends.append(Send(Packet(self.me, peer, 0, link.received, None)))
-            if link.unacked and now - link.sent_at >= RESEND_AFTER:
+            if link.unacked and now - link.sent_at >= link.pause:
                 link.sent_at = now
+                link.pause = min(2 * link.pause, RESEND_AFTER_AT_MOST)
                 sends.extend(Send(packet) for packet in list(link.unacked)[:RESEND_AT_MOST])
         return sends
 

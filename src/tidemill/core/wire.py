@@ -26,6 +26,8 @@ Frame = Any
 SMALL: Final = 16_384
 """Up to so many bytes are copied into the head: another frame costs more."""
 
+_FIRST_NEVER: Final = 2**62
+
 _DENSE: Final = 0
 _NARROW: Final = 4
 _WIDE: Final = 8
@@ -113,9 +115,13 @@ def _bundle(described: _Bundle, frames: Sequence[Any], graph: Graph) -> Bundle:
         batch = pa.ipc.read_record_batch(pa.py_buffer(frames[-1]), stream.wire_schema)
     except (pa.ArrowException, EOFError, OSError) as error:
         raise ValueError(f"the columns of a bundle can't be read: {error}") from error
-    sequences = _sequences(described, frames)
-    if not len(sequences) == batch.num_rows == described.rows > 0:
+    if not 0 < described.first < _FIRST_NEVER:
+        raise ValueError(f"no record has the sequence {described.first}")
+    if not batch.num_rows == described.rows > 0:
         raise ValueError(f"a bundle of {described.rows} records came with {batch.num_rows}")
+    sequences = _sequences(described, frames)
+    if len(sequences) != described.rows:
+        raise ValueError(f"a bundle of {described.rows} records came with {len(sequences)} sequences")
     return Bundle(described.stream, described.origin, sequences, batch, described.oldest)
 
 

@@ -2,13 +2,15 @@
 
 # mypy: disable-error-code="arg-type"
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.unit.core.driving import FIRST, ME, OTHER
 from tidemill.core.ids import COORDINATOR, Peer
-from tidemill.core.link import ACKNOWLEDGE_EVERY, RESEND_AFTER, RESEND_AT_MOST, Links
+from tidemill.core.link import ACKNOWLEDGE_EVERY, RESEND_AFTER, RESEND_AFTER_AT_MOST, RESEND_AT_MOST, Links
 from tidemill.core.messages import OUTSIDE, Hello, Outdated, Packet, Tell
 
 
@@ -77,7 +79,18 @@ def test_what_is_not_acknowledged_is_sent_again_after_a_while_and_again():
     assert mine.tick(RESEND_AFTER - 1) == []
     assert [send.packet for send in mine.tick(RESEND_AFTER)] == packets
     assert mine.tick(RESEND_AFTER + 1) == []
-    assert len(mine.tick(2 * RESEND_AFTER)) == 2
+    assert len(mine.tick(3 * RESEND_AFTER)) == 2
+
+
+def test_to_one_who_says_nothing_it_is_sent_ever_less_often_and_at_once_when_it_speaks():
+    """It may be stopped: all of it would pile up where it will be read some day."""
+    mine, theirs = pair()
+    mine.send(OTHER, tell(0), 0)
+    at = [now for now in range(0, 60 * RESEND_AFTER, RESEND_AFTER // 4) if mine.tick(now)]
+    pauses = [after - before for before, after in pairwise([0, *at])]
+    assert pauses == [n * RESEND_AFTER for n in (1, 2, 4, 8, 16, 16)]
+    mine.receive(theirs.send(ME, tell(0), 0).packet, 60 * RESEND_AFTER)
+    assert [send.packet.number for send in mine.tick(60 * RESEND_AFTER)][1:] == [1]
 
 
 def test_waiting_begins_with_the_first_that_is_not_acknowledged():
@@ -236,7 +249,7 @@ class Transport(RuleBasedStateMachine):
             return
         self.air = []
         for _ in range(4 + max(self.sent.values()) // RESEND_AT_MOST):
-            self.tick(RESEND_AFTER)
+            self.tick(RESEND_AFTER_AT_MOST)
             while self.air:
                 self.deliver(self.air.pop(0))
         assert {who: len(heard) for who, heard in self.heard.items()} == {ME: self.sent[OTHER], OTHER: self.sent[ME]}

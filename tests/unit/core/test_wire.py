@@ -156,6 +156,16 @@ def test_other_bytes_are_no_packet(frames):
         packet_of(frames, GRAPH)
 
 
+@pytest.mark.parametrize(("first", "rows"), [(2**63 - 1, 1), (1, 2**60), (0, 1), (-5, 1)])
+def test_a_head_that_promises_the_absurd_is_not_believed(first, rows):
+    """Nothing is made in the size that it names."""
+    head = msgspec.msgpack.decode(DELIVERED[0])
+    described = head[5][3]
+    described[3], described[4] = first, rows
+    with pytest.raises(ValueError, match=r"no record has the sequence|a bundle of"):
+        packet_of([msgspec.msgpack.encode(head), *DELIVERED[1:]], GRAPH)
+
+
 def test_a_range_that_is_none_is_not_read():
     (good,) = frames_of(Packet(FIRST, ME, 1, 0, m.Routes([], [Route(1, "count", KeyRange(5, 9), 1, None)], [])))
     assert isinstance(good, bytes)
