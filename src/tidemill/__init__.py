@@ -4,6 +4,7 @@ from tidemill import errors, sinks, sources, testing
 from tidemill.api.computation import Computation, Input, Output
 from tidemill.api.state import Columns
 from tidemill.errors import DataError, PipelineError, RunError, TidemillError
+from tidemill.hosts.spark.datasource import register
 from tidemill.hosts.spark.run import Run
 from tidemill.launch import run
 from tidemill.planned import Pipeline
@@ -26,6 +27,7 @@ __all__ = [
     "count",
     "errors",
     "fold",
+    "register",
     "run",
     "session",
     "sinks",

@@ -23,7 +23,7 @@ from tidemill.core.graph import Graph
 from tidemill.core.ids import Micros
 from tidemill.core.limits import Limits
 from tidemill.errors import PipelineError, RunError, StorageError
-from tidemill.hosts.spark import attendance, initial, session, slots, tables
+from tidemill.hosts.spark import attendance, datasource, feeding, initial, session, slots, tables
 from tidemill.hosts.spark.jobs import Jobs
 from tidemill.hosts.spark.orders import CoordinatorOrders, Orders, for_coordinator, for_workers
 from tidemill.hosts.spark.run import Run, Watcher, Watchers
@@ -77,9 +77,12 @@ def run(  # noqa: PLR0913 - each is a choice of the user's, by name
     _check_sendable(graph)
     with contextlib.ExitStack() as undo:
         journal = _journal(storage, undo)
+        graph, feeds = feeding.housed(graph, storage)
         watchers = _watchers(metrics_port, display=display, undo=undo)
         spark = _session(spark, master, workers, pipeline.name, undo)
         slots.check_slots(spark, workers)
+        datasource.know(feeds)
+        datasource.register(spark)
         graph = tables.evaluated(graph, spark, workers, storage, undo)
         graph = _beginning_with(_prepared(graph), initial_state or {}, storage, spark, undo)
         keys, host = new_secrets(), session.driver_host(spark)

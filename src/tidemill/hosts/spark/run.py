@@ -12,7 +12,7 @@ from tidemill import errors
 from tidemill.core.graph import Graph
 from tidemill.core.ids import NodeName
 from tidemill.errors import RunError, TidemillError, UserCodeError
-from tidemill.hosts.spark import protocol, tables
+from tidemill.hosts.spark import feeding, protocol, tables
 from tidemill.hosts.spark.attendance import Attendance
 from tidemill.hosts.spark.jobs import Jobs
 from tidemill.hosts.spark.sinking import batches_of, rows_of
@@ -104,6 +104,10 @@ class Run:
         """What is committed of the stream by now, as a Spark DataFrame, if it leaves by a Parquet or a Collect sink."""
         assert self._jobs is not None, "the run was given its jobs before anyone had it in hand"
         return tables.table_of(self._graph, self._jobs.session, stream)
+
+    def end_feed(self, stream: str) -> None:
+        """Says that no more rows will be fed to this stream: behind those that were, its `Feed` ends."""
+        feeding.end(self._graph, stream)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until it is over, or so many seconds; whether it is over. Raises what it failed with.
