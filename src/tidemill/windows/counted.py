@@ -16,7 +16,7 @@ from tidemill.api.computation import Output
 from tidemill.core.ids import END
 from tidemill.core.table import NEVER
 from tidemill.windows.aggregates import Combined, Rows
-from tidemill.windows.groups import Int64s, group_by, is_in, normal, take
+from tidemill.windows.groups import Int64s, group_by, is_in, normal, order_by, take
 from tidemill.windows.keyed import WINDOW_NUMBER, Keys, merge_rows, table
 from tidemill.windows.panes import RECORDS
 from tidemill.windows.reading import Chains, Reading, chosen
@@ -62,7 +62,7 @@ class CountWindows(Reading):
         records, numbers = known.column(RECORDS).to_numpy(), known.column(WINDOW_NUMBER).to_numpy()
         before[groups.of_row[: known.num_rows]] = numbers * self.size + records
         of_row = groups.of_row[known.num_rows :]
-        order = np.argsort(of_row, kind="stable")
+        order = order_by(of_row, np.empty(0, np.int64))
         sizes = np.bincount(of_row, minlength=groups.count)
         places = np.empty(rows, np.int64)
         places[order] = np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)

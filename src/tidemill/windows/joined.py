@@ -15,7 +15,7 @@ import pyarrow as pa
 from tidemill.api.computation import Output
 from tidemill.core.ids import Micros
 from tidemill.windows.aggregates import Rows
-from tidemill.windows.groups import Int64s, codes_of, is_in, normal
+from tidemill.windows.groups import Int64s, codes_of, is_in, normal, order_by
 from tidemill.windows.keyed import Keys, table
 from tidemill.windows.reading import Chains, Reading, chosen
 
@@ -125,10 +125,14 @@ def _matches(
     (my_keys, my_times), (keys, times) = mine, theirs
     moments = np.unique(times)
     many = len(moments) + 1
-    order = np.lexsort((times, keys))
+    order = order_by(keys, times)
     placed = (keys * many + np.searchsorted(moments, times))[order]
-    first = np.searchsorted(placed, my_keys * many + np.searchsorted(moments, my_times - within, side="left"))
-    last = np.searchsorted(placed, my_keys * many + np.searchsorted(moments, my_times + within, side="right"))
+    mine_first = order_by(my_keys, my_times)  # what is looked for in order is found in less time
+    first, last = np.empty(len(my_keys), np.int64), np.empty(len(my_keys), np.int64)
+    lower = np.searchsorted(moments, my_times - within, side="left")
+    upper = np.searchsorted(moments, my_times + within, side="right")
+    for found, limits in ((first, my_keys * many + lower), (last, my_keys * many + upper)):
+        found[mine_first] = np.searchsorted(placed, limits[mine_first])
     counts = last - first
     ends = np.cumsum(counts)
     start = 0

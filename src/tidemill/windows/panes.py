@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemill.windows.aggregates import Combined, Rows
-from tidemill.windows.groups import Groups, Int64s, codes_of, group_by, normal, take
+from tidemill.windows.groups import Groups, Int64s, codes_of, group_by, normal, order_by, take
 from tidemill.windows.spans import Session, Sliding
 
 RECORDS: Final = "pane_records"
@@ -88,13 +88,9 @@ def sessions(keys: Int64s, firsts: Int64s, lasts: Int64s, gap: int) -> tuple[Gro
     rows = len(keys)
     if not rows:
         return Groups(keys, 0, keys), firsts, lasts
-    order = np.lexsort((firsts, keys))
+    order = order_by(keys, firsts)
     by_key, first = keys[order], firsts[order]
-    ranks = np.empty(rows, np.int64)
-    by_last = np.argsort(lasts[order], kind="stable")
-    ranks[by_last] = np.arange(rows)
-    # The greatest end so far, of this key: a later key's ranks lie above those of all before it.
-    reached = lasts[order][by_last][np.maximum.accumulate(ranks + by_key * rows) - by_key * rows]
+    reached = first if lasts is firsts else _reached(by_key, lasts[order])
     begins = np.ones(rows, bool)
     begins[1:] = (by_key[1:] != by_key[:-1]) | (first[1:] - reached[:-1] >= gap)
     places = np.flatnonzero(begins)
@@ -102,3 +98,14 @@ def sessions(keys: Int64s, firsts: Int64s, lasts: Int64s, gap: int) -> tuple[Gro
     of_row[order] = np.cumsum(begins) - 1
     groups = Groups(of_row, len(places), order[places])
     return groups, first[places], np.maximum.reduceat(lasts[order], places)
+
+
+def _reached(keys: Int64s, lasts: Int64s) -> Int64s:
+    """The greatest of those so far, of this key: each key's are lifted above those of all keys before it."""
+    low = int(lasts.min())
+    height = int(lasts.max()) - low + 1
+    if height * (int(keys[-1]) + 1) < 2**62:
+        lift = keys * height - low
+        return np.maximum.accumulate(lasts + lift) - lift
+    moments, ranks = np.unique(lasts, return_inverse=True)  # times too far apart: their ranks are not
+    return moments[_reached(keys, ranks.astype(np.int64))]
