@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tidemill.hosts.spark.attendance import import_paths
@@ -35,32 +35,68 @@ def know(feeds: dict[str, str]) -> None:
     _feeds.update(feeds)
 
 
-def data_source(feeds: dict[str, str]) -> Any:  # noqa: C901 - classes within it, each of which is plain
+def data_source(feeds: dict[str, str]) -> Any:
+    """The class that Spark registers."""
     from pyspark.sql import datasource as spark
 
+    there = _finder()
+    reader, stream_reader, stream_writer = _reader(there), _stream_reader(there), _stream_writer(there)
+
+    class Tidemill(spark.DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "tidemill"
+
+        def schema(self) -> str:
+            following = there("following")
+            return str(following.schema_of(following.folder_of(self.options)))
+
+        def reader(self, schema: Any) -> Any:
+            return reader(there("following").folder_of(self.options), schema.names)
+
+        def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
+            return stream_reader(there("following").folder_of(self.options), schema.names)
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002, FBT001, N802 - Spark's names
+            feeding = there("feeding")
+            folder = feeding.folder_for(self.options, feeds)
+            feeding.check_fits(folder, schema)
+            return stream_writer(folder)
+
+    return Tidemill
+
+
+def _finder() -> Callable[[str], Any]:
+    """Gives a module of this package, wherever it is asked to."""
     paths = import_paths()
 
-    def ready() -> None:
-        sys.path.extend(path for path in paths if path not in sys.path)
+    def there(module: str) -> Any:
+        import importlib
 
-    class Commit(spark.InputPartition):
-        pass
+        sys.path.extend(path for path in paths if path not in sys.path)
+        return importlib.import_module(f"tidemill.hosts.spark.{module}")
+
+    return there
+
+
+def _reader(there: Callable[[str], Any]) -> Any:
+    from pyspark.sql import datasource as spark
 
     class Reader(spark.DataSourceReader):
         def __init__(self, folder: str, names: list[str]) -> None:
             self.folder, self.names = folder, names
 
         def partitions(self) -> list[Any]:
-            ready()
-            from tidemill.hosts.spark import following
-
-            return [Commit(tuple(part)) for part in following.parts(self.folder, following.BEGINNING, None)]
+            return [spark.InputPartition(tuple(part)) for part in there("following").parts(self.folder, -1, None)]
 
         def read(self, partition: Any) -> Iterator[Any]:
-            ready()
-            from tidemill.hosts.spark import following
+            return there("following").read(partition.value, self.names)  # type: ignore[no-any-return]
 
-            return following.read(following.Part(*partition.value), self.names)
+    return Reader
+
+
+def _stream_reader(there: Callable[[str], Any]) -> Any:
+    from pyspark.sql import datasource as spark
 
     class StreamReader(spark.DataSourceStreamReader):
         def __init__(self, folder: str, names: list[str]) -> None:
@@ -70,91 +106,44 @@ def data_source(feeds: dict[str, str]) -> Any:  # noqa: C901 - classes within it
             return {"epoch": -1}
 
         def latestOffset(self, *_: Any) -> dict[str, int]:  # noqa: N802 - before Spark 4.2 it was given nothing
-            ready()
-            from tidemill.hosts.spark import following
-
-            return {"epoch": following.newest(self.folder)}
+            return {"epoch": there("following").newest(self.folder)}
 
         def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Any]:
-            ready()
-            from tidemill.hosts.spark import following
-
-            return [Commit(tuple(part)) for part in following.parts(self.folder, start["epoch"], end["epoch"])]
+            found = there("following").parts(self.folder, start["epoch"], end["epoch"])
+            return [spark.InputPartition(tuple(part)) for part in found]
 
         def read(self, partition: Any) -> Iterator[Any]:
-            ready()
-            from tidemill.hosts.spark import following
+            return there("following").read(partition.value, self.names)  # type: ignore[no-any-return]
 
-            return following.read(following.Part(*partition.value), self.names)
+    return StreamReader
+
+
+def _stream_writer(there: Callable[[str], Any]) -> Any:
+    from pyspark.sql import datasource as spark
 
     # Before Spark 4.1 it is given rows.
-    batches: Any = getattr(spark, "DataSourceStreamArrowWriter", spark.DataSourceStreamWriter)
+    arrow: Any = getattr(spark, "DataSourceStreamArrowWriter", spark.DataSourceStreamWriter)
 
-    class StreamWriter(batches):  # type: ignore[misc]
+    class StreamWriter(arrow):  # type: ignore[misc]
         def __init__(self, folder: str) -> None:
             self.folder = folder
 
         def write(self, iterator: Iterator[Any]) -> Any:
-            ready()
             from pyspark import TaskContext
-
-            from tidemill.hosts.spark import feeding
 
             context = TaskContext.get()
             assert context is not None, "this is a task"
             query = context.getLocalProperty("sql.streaming.queryId")
             batch = context.getLocalProperty("streaming.sql.batchId")
+            fed = there("feeding").write(self.folder, iterator, query, batch, context.partitionId())
             message: Any = spark.WriterCommitMessage()
-            fed = feeding.write(self.folder, iterator, query, batch, context.partitionId())
             message.fed = None if fed is None else tuple(fed)  # of plain values, which any process can unpickle
             return message
 
         def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's names
-            ready()
-            from tidemill.hosts.spark import feeding
-
-            feeding.commit(self.folder, self.told(messages))
+            there("feeding").commit(self.folder, [message.fed for message in messages if message is not None])
 
         def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's names
-            ready()
-            from tidemill.hosts.spark import feeding
+            there("feeding").abort(self.folder, [message.fed for message in messages if message is not None])
 
-            feeding.abort(self.folder, self.told(messages))
-
-        def told(self, messages: list[Any]) -> list[Any]:
-            from tidemill.hosts.spark import feeding
-
-            return [feeding.Fed(*message.fed) for message in messages if message is not None and message.fed]
-
-    class Tidemill(spark.DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "tidemill"
-
-        def schema(self) -> str:
-            ready()
-            from tidemill.hosts.spark import following
-
-            return following.schema_of(following.folder_of(self.options))
-
-        def reader(self, schema: Any) -> Any:
-            ready()
-            from tidemill.hosts.spark import following
-
-            return Reader(following.folder_of(self.options), schema.names)
-
-        def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
-            ready()
-            from tidemill.hosts.spark import following
-
-            return StreamReader(following.folder_of(self.options), schema.names)
-
-        def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002, FBT001, N802 - Spark's names
-            ready()
-            from tidemill.hosts.spark import feeding
-
-            folder = feeding.folder_for(self.options, feeds)
-            feeding.check_fits(folder, schema)
-            return StreamWriter(folder)
-
-    return Tidemill
+    return StreamWriter

@@ -7,7 +7,7 @@ the log has already, by the query and its number, is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -153,9 +153,9 @@ def _timed(batch: pa.RecordBatch, stream: Stream, timestamp: str | None) -> pa.R
     return with_times(fitting, times, stream.wire_schema)
 
 
-def commit(folder: str, parts: Iterable[Fed | None]) -> bool:
-    """Makes the batch an entry of the log; False if it is there already."""
-    fed = [part for part in parts if part is not None]
+def commit(folder: str, parts: Iterable[Sequence[Any] | None]) -> bool:
+    """Makes the batch, whose parts `write` told of, an entry of the log; False if it is there already."""
+    fed = [Fed(*part) for part in parts if part is not None]
     if not fed:
         return False
     query, batch = fed[0].query, fed[0].batch
@@ -168,9 +168,9 @@ def commit(folder: str, parts: Iterable[Fed | None]) -> bool:
     return True
 
 
-def abort(folder: str, parts: Iterable[Fed | None]) -> None:
+def abort(folder: str, parts: Iterable[Sequence[Any] | None]) -> None:
     """The batch failed, or so Spark thinks: what is in the log stays."""
     log = FeedLog(folder)
-    for part in parts:
-        if part is not None and not log.has(part.query, part.batch):
+    for part in [Fed(*part) for part in parts if part is not None]:
+        if not log.has(part.query, part.batch):
             log.remove([part.name])

@@ -6,7 +6,7 @@ finds the same rows there whenever it is started again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -69,8 +69,9 @@ def _part(folder: str, listed: Listed, file: File) -> Part:
     return Part(str(Path(folder) / file.name), listed.mark.schema, file.values)
 
 
-def read(part: Part, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """The file's rows, with these columns in this order."""
+def read(told: Sequence[Any], names: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, with these columns in this order."""
+    part = Part(*told)
     schema = read_schema(part.schema)
     fields = {field.name.lower(): field for field in schema}
     unknown = [name for name in names if name.lower() not in fields]

@@ -32,6 +32,8 @@ class Session:
         self.processes: list[subprocess.Popen] = []
         self.stopped = 0
         self.sparkContext = _Context(self, master)
+        self.sources: list = []
+        self.dataSource = SimpleNamespace(register=self.sources.append)
         self.executors = [SimpleNamespace(maxTasks=lambda: slots)]
         self.running = {"driver": busy}
 
