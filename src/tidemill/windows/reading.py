@@ -24,8 +24,10 @@ class Reading(Computation):
     """Its inputs and outputs are the instance's own, because they depend on what it is made for."""
 
     def read(self, chains: Chains, keys: Mapping[str, tuple[str, ...]] | None = None, **options: Any) -> None:
-        """`keys` are by stream; without them, records are not keyed."""
+        """`keys` are by stream. Without them records are not keyed, and what is late is for those behind to judge."""
         self.chains = dict(chains)
+        if not keys:
+            options["late"] = "self"
         self.inputs = [Input(stream, key=keys[stream] if keys else None, **options) for stream in chains]
         for place, port in enumerate(self.inputs):
             setattr(self, f"input_{place}", port)
