@@ -50,7 +50,7 @@ def test_more_workers_than_slots_that_are_free(live):
             soon(8.0),
             pytest.raises(RunError, match=r"2 workers need 2 free task slots.* has 1 free of 3.*local\[4\]"),
         ):
-            live(counting(), workers=2)
+            live(counting(), workers=2, start_within="2s")
         assert run.status == "running"
 
 

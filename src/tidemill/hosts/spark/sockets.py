@@ -8,7 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
@@ -110,12 +110,21 @@ def bound_port(host: str) -> socket.socket:
     return made
 
 
+class _Visit(NamedTuple):
+    """A connection that was let in: when, and how many had succeeded and been refused by then."""
+
+    since: float
+    succeeded: int
+    told: int
+
+
 class Refusals:
     """Counts the connections that a listening socket refused, and says so the first time that each kind happens.
 
     ZeroMQ tells of most refusals, but not of those who speak another protocol from their first bytes on: they are let
-    in and put out, and nothing in between. It does not tell whose handshake succeeded either. So they are counted:
-    whoever left, other than after a refusal that was told, and was not among those who succeeded.
+    in and put out, and nothing in between. It does not tell whose handshake succeeded either. Where nobody's did and
+    nobody was refused meanwhile, it is clear who that was. Otherwise they are counted: whoever left, other than after a
+    refusal that was told, and was not among those who succeeded.
     """
 
     def __init__(self, watched: zmq.Socket[Any], say: Callable[[str], None]) -> None:
@@ -124,8 +133,8 @@ class Refusals:
         self._said: set[int] = set()
         self._watched = watched
         self._monitor = watched.get_monitor_socket(sum(REFUSALS) | sum(PASSAGE))
-        self._inside: dict[int, float] = {}  # by its descriptor, when it was let in
-        self._succeeded = self._left = self._strange = 0
+        self._inside: dict[int, _Visit] = {}  # by its descriptor
+        self._succeeded = self._told = self._left = self._strange = 0
         self._outward = 0  # refusals that were told, and their connections not yet put out
 
     def look(self) -> None:
@@ -136,21 +145,27 @@ class Refusals:
 
     def _happened(self, event: int, descriptor: int) -> None:
         if event == zmq.Event.ACCEPTED:
-            self._inside[descriptor] = time.monotonic()
+            self._inside[descriptor] = _Visit(time.monotonic(), self._succeeded, self._told)
         elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
             self._succeeded += 1
         elif event == zmq.Event.DISCONNECTED:
-            self._inside.pop(descriptor, None)
-            self._left += not self._outward
-            self._outward = max(0, self._outward - 1)
+            self._disconnected(self._inside.pop(descriptor, None))
         else:
+            self._told += 1
             self._outward += 1
             self._refused(event)
+
+    def _disconnected(self, visit: _Visit | None) -> None:
+        if visit is not None and (visit.succeeded, visit.told) == (self._succeeded, self._told):
+            self._refused(zmq.Event.HANDSHAKE_FAILED_PROTOCOL)
+            return
+        self._left += not self._outward
+        self._outward = max(0, self._outward - 1)
 
     def _count_the_strange(self) -> None:
         """There were at least so many: who is there for longer than a handshake may take has succeeded and not left."""
         before = time.monotonic() - 2 * HANDSHAKE_MS / 1_000
-        at_home = sum(since < before for since in self._inside.values())
+        at_home = sum(visit.since < before for visit in self._inside.values())
         for _ in range(self._strange, self._left - (self._succeeded - at_home)):
             self._strange += 1
             self._refused(zmq.Event.HANDSHAKE_FAILED_PROTOCOL)

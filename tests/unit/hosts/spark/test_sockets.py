@@ -67,17 +67,28 @@ def test_ones_own_who_leave_are_no_strangers(place):
     assert theirs.transport.refused == 0
 
 
-def test_strangers_are_told_from_ones_own_beside_them(place):
+def test_a_stranger_is_counted_at_once_where_nobody_else_came(place):
+    theirs = place()
+    friend_of(theirs).close()
+    knock(theirs.port, b"GET / HTTP/1.1\r\n\r\n").close()
+    theirs.refuses()
+    assert theirs.said == ["a connection that spoke another protocol was refused"]
+
+
+def test_strangers_are_told_from_ones_own_beside_them(place, closing):
     """Both kinds are let in and put out, and ZeroMQ does not say which was which."""
     theirs = place()
+    strangers = [closing(socket.create_connection((HOST, theirs.port))) for _ in range(2)]
+    refusals = theirs.transport._refusals
+    eventually(lambda: len(refusals._inside) == 2, do=theirs.look)
     friends = [friend_of(theirs) for _ in range(3)]
     friends.pop().close()
-    for _ in range(2):
-        knock(theirs.port, b"GET / HTTP/1.1\r\n\r\n").close()
-    refusals = theirs.transport._refusals
+    for line in strangers:
+        line.sendall(b"GET / HTTP/1.1\r\n\r\n")
     eventually(lambda: refusals._left == 3, do=theirs.look)
     assert theirs.transport.refused <= 2, "who came just now may still be shaking hands"
-    refusals._inside = dict.fromkeys(refusals._inside, time.monotonic() - 3 * sockets.HANDSHAKE_MS / 1000)
+    long_ago = time.monotonic() - 3 * sockets.HANDSHAKE_MS / 1000
+    refusals._inside = {at: visit._replace(since=long_ago) for at, visit in refusals._inside.items()}
     theirs.look()
     assert theirs.transport.refused == 2
     assert theirs.said == ["a connection that spoke another protocol was refused"]
