@@ -186,33 +186,48 @@ _DIGITS: Final = 38
 
 
 class DecimalSum:
-    """Of decimals: a decimal with ten more digits, as Spark has it."""
+    """Of decimals: a decimal with ten more digits, as Spark has it, but no more than 38.
+
+    Arrow's sums turn over in silence beyond 128 bits. Beside each stands a rounded one, which shows whether it did.
+    """
 
     def __init__(self, column: str, kind: pa.DataType, told: str) -> None:
         self._column = column
         self._told = told
         self.result: Final = pa.decimal128(min(kind.precision + 10, _DIGITS), kind.scale)
         self._wide = pa.decimal128(_DIGITS, kind.scale)
-        self.fields: Final = (pa.field("sum", self._wide),)
+        self._one = 10.0**-kind.scale
+        self.fields: Final = (pa.field("sum", self._wide), pa.field("rounded", pa.float64()))
 
     def partials(self, rows: Rows, groups: Groups) -> Arrays:
-        return self._summed(_column(rows, self._column), groups)
+        column = _column(rows, self._column).cast(self._wide)
+        return self._summed(column, column.cast(pa.float64()), groups)
 
     def merged(self, partials: Arrays, groups: Groups) -> Arrays:
-        return self._summed(partials[0], groups)
+        return self._summed(partials[0], partials[1], groups)
 
-    def _summed(self, column: pa.Array, groups: Groups) -> Arrays:
-        table = pa.table({"group": groups.of_row, "value": column.cast(self._wide)})
+    def _summed(self, column: pa.Array, rounded: pa.Array, groups: Groups) -> Arrays:
+        values, of_row, _ = _skipping(rounded, groups)
+        about = np.bincount(of_row, values.to_numpy(), minlength=groups.count).astype(np.float64, copy=False)
+        table = pa.table({"group": groups.of_row, "value": column})
         summed = table.group_by("group", use_threads=False).aggregate([("value", "sum")])
         places = np.empty(groups.count, np.int64)
         places[summed.column("group").to_numpy()] = np.arange(groups.count)
-        return [summed.column("value_sum").combine_chunks().cast(self._wide).take(pa.array(places))]
+        return [summed.column("value_sum").combine_chunks().cast(self._wide).take(pa.array(places)), pa.array(about)]
 
     def results(self, partials: Arrays) -> pa.Array:
         try:
-            return partials[0].cast(self.result)
+            made = partials[0].cast(self.result)
         except pa.ArrowInvalid:
-            raise DataError(f"{self._told} is too large for a {self.result}.") from None
+            made = None
+        about = np.abs(partials[1].to_numpy()) / self._one
+        if made is None or (about > 1.1e38).any() or self._too_long(made.filter(pa.array(about > 0.9e38))):
+            raise DataError(f"{self._told} is too large for a {self.result}.")
+        return made
+
+    def _too_long(self, sums: pa.Array) -> bool:
+        """Whether any has 39 digits, which 128 bits can hold; only ever asked of those that are near it."""
+        return any(len(value.as_tuple().digits) > _DIGITS for value in sums.to_pylist() if value is not None)
 
     def doubles(self, partials: Arrays) -> npt.NDArray[np.float64]:
         values: npt.NDArray[np.float64] = partials[0].cast(pa.float64()).fill_null(0.0).to_numpy()
