@@ -104,14 +104,15 @@ def test_of_a_second_ctrl_c(drive, before):
     family, ports = family_of(driver, said)
     time.sleep(1.0)
     os.killpg(process_group(driver.pid), signal.SIGINT)
-    time.sleep(1.0)
+    time.sleep(4.0)  # longer than Spark leaves a task that it cancels
     assert driver.process.poll() is None
+    assert all(map(is_alive, said["workers"])), "they work off what was read"
     os.killpg(process_group(driver.pid), signal.SIGINT)
     began = time.monotonic()
     said = driver.hear()
     assert said["interrupted"]
     assert said["status"] == "stopped"
-    assert time.monotonic() - began < 8.0
+    assert time.monotonic() - began < 15.0, "working it off would take minutes"
     assert driver.end()[0] == 130
     assert_all_gone(family, ports, before)
 
