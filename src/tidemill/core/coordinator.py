@@ -136,7 +136,7 @@ class Coordinator:
         out: list[Effect] = []
         self._out = out
         if self.phase == "over":
-            if isinstance(event, events.Received):
+            if isinstance(event, events.Received) and self.generation:  # without a claim nobody has joined
                 self._tell_of_the_end(event.packet.sender)
         elif self.phase != "deposed":  # then the end is another's to tell
             self._on_event[type(event)](event)

@@ -59,6 +59,16 @@ def test_it_claims_a_generation_before_anything_else():
     assert made.said == {}
 
 
+def test_a_claim_that_fails_ends_the_run_and_a_worker_that_comes_later_changes_nothing():
+    """A sink's folder may hold something else, say."""
+    made = coordinator(claim=False)
+    made.happen(events.Broken(made.now, OSError("no")))
+    assert [(fail.error, fail.message) for fail in made.asked(effects.Fail)] == [("OSError", "no")]
+    assert made.core.phase == "over"
+    made.join(ME)
+    assert made.said == {}
+
+
 def test_everything_that_is_to_last_bears_its_generation():
     half = Deciding()
     made = running(half, generation=7)
