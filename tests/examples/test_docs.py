@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -20,6 +21,18 @@ def test_the_page_of_sources_and_sinks():
     assert [names[name] for name in ("words", "readings", "fast", "logs", "alerts")] == [
         *("Rows", "Generator", "Generator", "Files", "Callback")
     ]
+
+
+def test_the_page_of_windows_and_joins():
+    scope: dict[str, Any] = {"__name__": "windows_and_joins"}
+    for block in BLOCK.findall((ROOT / "docs" / "windows-and-joins.md").read_text()):
+        exec(compile(block, "windows-and-joins.md", "exec"), scope)  # noqa: S102 - it is our own
+    graph = scope["pipeline"].graph()
+    found = {stream: graph.streams[stream].schema.names for stream in graph.streams}
+    assert found["orders-filter-by-item-tumbling-10s"] == ["item", "window_start", "window_end", "n", "total", "kinds"]
+    assert found["live"][-1] == "change"
+    assert "too-late" in found
+    assert found["orders-join-payments"][-3:] == ["order_id", "paid", "on"]
 
 
 def test_what_pages_link_to_is_there():

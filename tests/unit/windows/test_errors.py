@@ -130,7 +130,11 @@ WRONG = {
         errors.PipelineError,
         "depends on their order",
     ),
-    "fold: no function": (lambda: tm.fold(0, 1, "long"), errors.PipelineError, "which is no function"),
+    "fold: no function": (
+        lambda: tm.fold(0, 1, "long"),  # type: ignore[arg-type]
+        errors.PipelineError,
+        "which is no function",
+    ),
     "fold: type": (lambda: tm.fold(0, max, "lnog"), errors.SchemaError, f"the fold {HERE[1:]}".rstrip("(")),
     "join: not by key": (
         lambda: orders().key_by("item").join(orders(), within=5),

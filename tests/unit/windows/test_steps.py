@@ -1,5 +1,7 @@
 """Filter, select, map and union: what they do to records, and that they travel to Spark."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,7 +11,7 @@ from pyspark import cloudpickle
 import tidemill as tm
 from tidemill import errors
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"item": "a", "amount": 5, "at": 1},
     {"item": None, "amount": None, "at": 2},
     {"item": "b", "amount": 50, "at": 3},
