@@ -125,6 +125,23 @@ def test_dataframes_take_the_place_of_sources(spark):
     assert sorted_rows(pipeline.as_dataframe("windows", {"words": frame}).collect()) == sorted_rows(expected)
 
 
+def test_columns_that_nobody_looks_at_stay_where_they_are(spark, tmp_path, capsys):
+    path = str(tmp_path / "sales")
+    spark.range(0, 3_000).selectExpr(
+        "id % 7 item", "id amount", "'much text' wide", "timestamp_micros(id) at"
+    ).write.parquet(path)
+    for two_phase in (True, False):
+        pipeline = tm.Pipeline("wide")
+        sales = pipeline.source("sales", spark.read.parquet(path), timestamp="at")
+        window = sales.key_by("item").window(tm.tumbling(1_000), two_phase=two_phase, name="totals")
+        window.aggregate(total=("sum", "amount"))
+        frame = pipeline.as_dataframe("totals", spark=spark)
+        frame.explain()
+        plan = capsys.readouterr().out
+        assert "ReadSchema: struct<item:bigint,amount:bigint,at:timestamp>" in plan
+        assert frame.selectExpr("sum(total)").first()[0] == sum(range(3_000))
+
+
 def test_event_times_can_be_had_beside_the_columns(spark):
     pipeline = pipeline_of(WordCount)
     frame = pipeline.as_dataframe("windows", spark=spark, timestamp="ended")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
@@ -75,13 +76,19 @@ class Windowed:
             chains, keys = self._keyed.reading()
             counting = PartialCountWindows if span.partial else CountWindows
             made = counting(chains, span.size, key_fields, Combined(bound), label, keys)
+            made.reads = self._reads(aggregates)
         else:
-            made = self._timed(Combined(bound), key_fields, label, phases)
+            made = self._timed(Combined(bound), key_fields, label, phases, self._reads(aggregates))
         pipeline.add(made, name=label)
         return whole_stream(pipeline, label, made.results.schema)
 
     def _timed(
-        self, combined: Combined, key_fields: list[pa.Field], label: str, phases: Literal[1, 2]
+        self,
+        combined: Combined,
+        key_fields: list[pa.Field],
+        label: str,
+        phases: Literal[1, 2],
+        reads: Mapping[str, tuple[str, ...]] | None,
     ) -> TimedWindows | SessionWindows:
         span, stream = self._span, self._keyed.stream
         assert not isinstance(span, CountSpan)
@@ -93,15 +100,35 @@ class Windowed:
         keys: Keys = {}
         if phases == 2:
             first: Reading = PartialWindows(stream.chains, cut, names.partials)
+            first.reads = reads
             stream.pipeline.add(first, name=names.partials)
         else:
             chains, keys = self._keyed.reading()
+        made: TimedWindows | SessionWindows
         if isinstance(span, Session):
             assert isinstance(cut, SessionCut)
-            return SessionWindows(chains, span, cut, names, keys, self._choices)
-        assert isinstance(cut, PaneCut)
-        late = stream.schema if self._choices.late_stream is not None else None
-        return TimedWindows(chains, span, cut, names, keys, self._choices, late)
+            made = SessionWindows(chains, span, cut, names, keys, self._choices)
+        else:
+            assert isinstance(cut, PaneCut)
+            late = stream.schema if self._choices.late_stream is not None else None
+            made = TimedWindows(chains, span, cut, names, keys, self._choices, late)
+        if phases == 1:
+            made.reads = reads
+        return made
+
+    def _reads(self, aggregates: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]] | None:
+        """The columns that are looked at; None where a step or a fold may look at any, or late records leave whole."""
+        stream = self._keyed.stream
+        steps = any(chain.steps for chains in stream.chains.values() for chain in chains)
+        if (
+            steps
+            or self._choices.late_stream is not None
+            or any(isinstance(given, fold) for given in aggregates.values())
+        ):
+            return None
+        pairs = [given[1] for given in aggregates.values() if isinstance(given, tuple) and len(given) == 2]
+        columns = tuple(dict.fromkeys([*self._keyed.keys, *(column for column in pairs if column != "*")]))
+        return dict.fromkeys(stream.chains, columns)
 
     def _phases(self, bound: list[tuple[str, Aggregate]], told: str) -> Literal[1, 2]:
         counted, late = isinstance(self._span, CountSpan), self._choices.late_stream is not None

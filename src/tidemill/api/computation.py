@@ -7,7 +7,7 @@ schema that can't be read is refused at once, on the user's own line.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -140,6 +140,11 @@ class Computation:
 
     state: Any = None
     """The type of a key's state; `tm.Columns` in the vectorised form; None for none."""
+
+    reads: Mapping[str, tuple[str, ...]] | None = None
+    """By stream, the columns that it looks at. What is not named may come as nulls, where that saves moving it; what a
+    stream is keyed by always comes. None: all of them.
+    """
 
     def process_record(self, ctx: Any, record: Any) -> None:  # noqa: ARG002 - they are for subclasses
         raise ComputationError(f"{type(self).__name__} has no process_record(self, ctx, record)")

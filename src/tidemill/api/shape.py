@@ -58,6 +58,7 @@ class Shape:
             state=self.state,
             vectorised="process_bundle" in self.methods,
             declared_at=self.declared.declared_at,
+            reads=self.declared.computation.reads,
         )
 
 

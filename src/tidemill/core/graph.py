@@ -10,7 +10,7 @@ Every record batch that travels has the columns of its stream's schema, in order
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol
@@ -122,6 +122,7 @@ class Node:
     vectorised: bool = False
     handle: Any = None  # a source's or a sink's own object, for the host
     declared_at: str = ""
+    reads: Mapping[str, tuple[str, ...]] | None = None  # by stream, the columns that it looks at; None: all of them
     initial: Any = None  # where the host finds what the state begins with; None: nothing
 
 

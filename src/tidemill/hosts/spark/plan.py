@@ -116,7 +116,7 @@ class Plan:
         stream = self._graph.streams[subscription.stream]
         frame = self._placed(self.stream(subscription.stream), subscription, stream)
         if len(all_of_them) == 1:
-            return frame
+            return frame.select(*map(quoted, self._read(subscription)), TIME_COLUMN, POSITION)
         columns = [F.lit(place).cast("int").alias(STREAM), F.col(POSITION), F.col(TIME_COLUMN)]
         for other, s in enumerate(all_of_them):
             of_other = self._graph.streams[s.stream]
@@ -138,13 +138,23 @@ class Plan:
         task = Task(alone, subscription.consumer, self._now, self._seed, "place", of_stream=stream.name)
         return frame.mapInArrow(task.shipped(), f"{wire_ddl(stream)}, {POSITION} long")
 
+    def _read(self, subscription: Subscription) -> list[str]:
+        """The columns that the computation looks at. The others stay where they are."""
+        names: list[str] = self._graph.streams[subscription.stream].schema.names
+        reads = self._graph.nodes[subscription.consumer].reads
+        if reads is None or subscription.key.function is not None:
+            return names
+        wanted = {*reads.get(subscription.stream, names), *subscription.key.columns}
+        return [name for name in names if name in wanted]
+
     def _order(self, subscriptions: list[Subscription]) -> list[str]:
         """By time; what happens at one time is put in an order that is the same whenever Spark evaluates it."""
         streams = [self._graph.streams[s.stream] for s in subscriptions]
         if len(streams) > 1:
             parts = [ONE.format(place) for place, stream in enumerate(streams) if _sortable(pa.struct(stream.schema))]
             return [TIME_COLUMN, STREAM, *parts]
-        return [TIME_COLUMN, *(quoted(field.name) for field in streams[0].schema if _sortable(field.type))]
+        read = [streams[0].schema.field(name) for name in self._read(subscriptions[0])]
+        return [TIME_COLUMN, *(quoted(field.name) for field in read if _sortable(field.type))]
 
     def _schema_of(self, node: Node) -> str:
         streams = [self._graph.streams[name] for name in node.outputs]

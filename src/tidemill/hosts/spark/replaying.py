@@ -32,6 +32,9 @@ POSITION: Final = "__position"
 STREAM: Final = "__stream"
 
 READ: Final = 65_536
+GATHERED_ROWS: Final = 2**20
+GATHERED_BYTES: Final = 64 * 1024 * 1024
+
 PATIENCE: Final = 60.0
 """Seconds in which a source that has not ended must have something."""
 
@@ -137,7 +140,7 @@ class Task:
 
     def _fed(self, running: InTime, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers: dict[StreamName, int] = {}
-        for batch in batches:
+        for batch in _gathered(batches) if self._node.vectorised else batches:
             for stream, part in self._parts(batch):
                 first = numbers.get(stream.name, 1)
                 numbers[stream.name] = first + part.num_rows
@@ -200,13 +203,31 @@ class Task:
         yield from initial.saved(running.shard, running.shard.place.shard)
 
 
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fewer and larger batches than Spark's own: what is computed for whole bundles costs less the larger they are."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
 def as_wire(batch: pa.RecordBatch, stream: Stream) -> pa.RecordBatch:
-    """Spark's own columns as the core knows them: a timestamp bears the session's zone there, and UTC's here."""
+    """Spark's own columns as the core knows them.
+
+    A timestamp bears the session's zone there, and UTC's here; a column that nobody looks at did not come.
+    """
     wanted = stream.wire_schema
     if batch.schema.equals(wanted):
         return batch
-    arrays = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, wanted, strict=True)
-    ]
+    arrays = []
+    for field in wanted:
+        place = batch.schema.get_field_index(field.name)
+        column = batch.column(place) if place >= 0 else pa.nulls(batch.num_rows, field.type)
+        arrays.append(column if column.type == field.type else column.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
