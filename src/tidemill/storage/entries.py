@@ -35,7 +35,7 @@ class Entries:
             except FileExistsError:
                 return False
             finally:
-                making.unlink()
+                making.unlink(missing_ok=True)
             make_folder_durable(self.folder)
         return True
 

@@ -161,11 +161,21 @@ def commit(folder: str, parts: Iterable[Sequence[Any] | None]) -> bool:
     query, batch = fed[0].query, fed[0].batch
     log = FeedLog(folder)
     names = [part.name for part in fed]
+    _refuse_if_not_there(log, names)
     if not log.append(query, batch, [FedFile(part.name, part.counts) for part in fed]):
         log.remove(names)
         return False
     log.clean(query, batch, names)
     return True
+
+
+def _refuse_if_not_there(log: FeedLog, names: Iterable[str]) -> None:
+    for name in names:
+        if not (log.data / name).exists():
+            raise StorageError(
+                f"a task wrote {name!r}, and it is not in {str(log.data)!r} here. Storage must be a folder that all "
+                "machines share."
+            )
 
 
 def abort(folder: str, parts: Iterable[Sequence[Any] | None]) -> None:
