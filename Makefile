@@ -2,7 +2,7 @@
 
 BIN := .venv/bin
 
-.PHONY: test oldest demo lint format guards lock setup clean
+.PHONY: test oldest demo word-count lint format guards lock setup clean
 
 test: lint
 	$(BIN)/pytest
@@ -12,8 +12,12 @@ test: lint
 oldest: setup
 	scripts/oldest-spark
 
-# Counts words in one process, then on a simulated cluster that fails. SEED=3 takes another run.
+# Searches in, spikes and dips out, on Spark. ARGS="--seed 3 --keep zeitgeist" takes others, and keeps the tables.
 demo: setup
+	@$(BIN)/tidemill demo $(ARGS)
+
+# Counts words in one process, then on a simulated cluster that fails. SEED=3 takes another run.
+word-count: setup
 	@$(BIN)/python examples/word_count.py $(SEED)
 
 lint: setup

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tidemill.cli import inspect, run, simulate
+from tidemill.cli import demo, inspect, run, simulate
 from tidemill.errors import TidemillError
 
 
@@ -16,7 +16,7 @@ def parser() -> argparse.ArgumentParser:
         prog="tidemill", description="Stateful streams and graphs in Python on Spark, with five ways to recover."
     )
     commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, simulate, inspect):
+    for command in (demo, run, simulate, inspect):
         command.add_to(commands)
     return made
 

@@ -52,7 +52,7 @@ def add_to(commands: Any) -> None:
 
 def _run(given: argparse.Namespace) -> int:
     chosen = pipeline_at(given.pipeline)
-    with _sigterm_as_ctrl_c():
+    with sigterm_as_ctrl_c():
         try:
             going = run(
                 chosen,
@@ -76,7 +76,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
+def sigterm_as_ctrl_c() -> Iterator[None]:
     def stop(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt
 

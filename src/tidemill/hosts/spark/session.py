@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -30,8 +31,8 @@ def active_session() -> Any:
     return active
 
 
-def new_session(master: str, name: str) -> OwnSession:
-    """A session of our own. The workers' Python is this one."""
+def new_session(master: str, name: str, settings: Mapping[str, str] | None = None, java: str = "") -> OwnSession:
+    """A session of our own. The workers' Python is this one. `java` has options for Spark's own processes."""
     _check_java()
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -42,7 +43,7 @@ def new_session(master: str, name: str) -> OwnSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     starts_java = SparkContext._gateway is None  # noqa: SLF001 - nothing else tells
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in _settings(master).items():
+    for key, value in (_settings(master, java) | dict(settings or {})).items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
@@ -96,12 +97,16 @@ def _first_line(error: Exception) -> str:
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__
 
 
-def _settings(master: str) -> dict[str, str]:
+def _settings(master: str, java: str) -> dict[str, str]:
     settings = {"spark.ui.showConsoleProgress": "false"}
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if java:
+        settings["spark.executor.extraJavaOptions"] = java
     if "SPARK_CONF_DIR" not in os.environ and "SPARK_HOME" not in os.environ:
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={QUIET.as_uri()}"
+        java = f"-Dlog4j2.configurationFile={QUIET.as_uri()} {java}".strip()
+    if java:
+        settings["spark.driver.extraJavaOptions"] = java
     return settings
 
 
