@@ -31,7 +31,7 @@ FANOUT: Final = 4
 """So many chunks of one size are merged into one."""
 
 FEW_ROWS: Final = 512
-FEW_CHUNKS: Final = 24
+FEW_CHUNKS: Final = 8
 """Chunks that hold few rows together are left alone until there are so many of them."""
 
 NEVER: Final = END
