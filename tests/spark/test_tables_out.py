@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import tidemill as tm
+from tests.spark.conftest import ROOT
 from tests.spark.processes import eventually
 from tests.spark.programs import assert_counted, first_words, some_words, word_count
 from tests.unit.sources.test_table import TYPES_DDL, assert_same_values, some_of_each_type
@@ -110,3 +112,11 @@ def test_a_folder_that_holds_something_else_ends_the_run_and_names_it(live, tmp_
     with pytest.raises(StorageError, match=r"holds other things already, such as 'report.csv'.*\[in sink:counts"):
         live(word_count(some_words(50), tm.sinks.Parquet(tmp_path)), workers=1).wait(30)
     assert (tmp_path / "report.csv").read_text() == "precious"
+
+
+def test_the_page_of_tables(spark, tmp_path):
+    page = (ROOT / "docs" / "tables.md").read_text()
+    page = re.sub(r'"(out/\w+|state|incoming|checkpoint)"', lambda path: repr(str(tmp_path / path[1])), page)
+    scope = {"spark": spark}
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "tables.md", "exec"), scope)  # noqa: S102 - it is our own
