@@ -105,7 +105,7 @@ def live_rate(spark: Any, seconds: float) -> float:
     ]
     source = Batches(batches, CORES, every=rows * 1_000_000 // SPEED)
     with tm.run(summed(source), spark, workers=CORES, display=False) as going:
-        rate = came(going, "totals", seconds)
+        rate = came(going, "totals-partials", seconds)  # the first phase: what reads the records themselves
         going.abandon()
     return rate
 

@@ -25,6 +25,8 @@ from tidemill.windows.aggregates import (
 )
 from tidemill.windows.counted import CountWindows, PartialCountWindows
 from tidemill.windows.fold import Fold, fold
+from tidemill.windows.growing import GrowingSessions
+from tidemill.windows.insql import panes_in_sql
 from tidemill.windows.keyed import (
     CHANGE,
     WINDOW_END,
@@ -101,13 +103,16 @@ class Windowed:
         if phases == 2:
             first: Reading = PartialWindows(stream.chains, cut, names.partials)
             first.reads = reads
+            if reads is not None and isinstance(cut, PaneCut) and len(stream.chains) == 1:
+                first.in_sql = panes_in_sql(cut)
             stream.pipeline.add(first, name=names.partials)
         else:
             chains, keys = self._keyed.reading()
         made: TimedWindows | SessionWindows
         if isinstance(span, Session):
             assert isinstance(cut, SessionCut)
-            made = SessionWindows(chains, span, cut, names, keys, self._choices)
+            sessions = GrowingSessions if self._choices.lasting else SessionWindows
+            made = sessions(chains, span, cut, names, keys, self._choices)
         else:
             assert isinstance(cut, PaneCut)
             late = stream.schema if self._choices.late_stream is not None else None

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidemill.api.schema import read_schema
 from tidemill.api.wording import declared_at
-from tidemill.core.graph import LateChoice
+from tidemill.core.graph import InSql, LateChoice
 from tidemill.core.ids import Micros
 from tidemill.errors import ComputationError
 
@@ -145,6 +145,9 @@ class Computation:
     """By stream, the columns that it looks at. What is not named may come as nulls, where that saves moving it; what a
     stream is keyed by always comes. None: all of them.
     """
+
+    in_sql: InSql | None = None
+    """The same in the words of Spark SQL, if it can be said so: then a plan lets Spark do it."""
 
     def process_record(self, ctx: Any, record: Any) -> None:  # noqa: ARG002 - they are for subclasses
         raise ComputationError(f"{type(self).__name__} has no process_record(self, ctx, record)")

@@ -59,6 +59,7 @@ class Shape:
             vectorised="process_bundle" in self.methods,
             declared_at=self.declared.declared_at,
             reads=self.declared.computation.reads,
+            in_sql=self.declared.computation.in_sql,
         )
 
 

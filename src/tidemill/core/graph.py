@@ -112,6 +112,18 @@ class TableState:
 
 
 @dataclass(frozen=True)
+class InSql:
+    """What a computation without state does, in the words of Spark SQL, so that a plan may let Spark do it.
+
+    It has one input, and groups its records: one record leaves for each group. Pairs are a column and its expression.
+    """
+
+    groups: tuple[tuple[str, str], ...]
+    aggregates: tuple[tuple[str, str], ...]
+    time: str
+
+
+@dataclass(frozen=True)
 class Node:
     name: NodeName
     kind: NodeKind
@@ -123,6 +135,7 @@ class Node:
     handle: Any = None  # a source's or a sink's own object, for the host
     declared_at: str = ""
     reads: Mapping[str, tuple[str, ...]] | None = None  # by stream, the columns that it looks at; None: all of them
+    in_sql: InSql | None = None
     initial: Any = None  # where the host finds what the state begins with; None: nothing
 
 

@@ -79,12 +79,12 @@ class Count:
     fields: Final = (pa.field("n", pa.int64()),)
 
     def __init__(self, column: str | None) -> None:
-        self._column = column
+        self.column = column
 
     def partials(self, rows: Rows, groups: Groups) -> Arrays:
-        if self._column is None:
+        if self.column is None:
             return [pa.array(groups.sizes())]
-        _, of_row, _ = _skipping(_column(rows, self._column), groups)
+        _, of_row, _ = _skipping(_column(rows, self.column), groups)
         return [pa.array(np.bincount(of_row, minlength=groups.count).astype(np.int64, copy=False))]
 
     def merged(self, partials: Arrays, groups: Groups) -> Arrays:
@@ -109,11 +109,11 @@ class WholeSum:
     fields: Final = (pa.field("high", pa.int64()), pa.field("low", pa.int64()))
 
     def __init__(self, column: str, told: str) -> None:
-        self._column = column
+        self.column = column
         self._told = told
 
     def partials(self, rows: Rows, groups: Groups) -> Arrays:
-        column, of_row, without = _skipping(_column(rows, self._column), groups)
+        column, of_row, without = _skipping(_column(rows, self.column), groups)
         values = _plain_numbers(column)
         total = np.zeros(groups.count, np.int64)
         largest = max(-int(values.min()), int(values.max())) if len(values) else 0
@@ -159,10 +159,10 @@ class DoubleSum:
     fields: Final = (pa.field("sum", pa.float64()),)
 
     def __init__(self, column: str) -> None:
-        self._column = column
+        self.column = column
 
     def partials(self, rows: Rows, groups: Groups) -> Arrays:
-        return self._summed(_column(rows, self._column), groups)
+        return self._summed(_column(rows, self.column), groups)
 
     def merged(self, partials: Arrays, groups: Groups) -> Arrays:
         return self._summed(partials[0], groups)
@@ -192,7 +192,7 @@ class DecimalSum:
     """
 
     def __init__(self, column: str, kind: pa.DataType, told: str) -> None:
-        self._column = column
+        self.column = column
         self._told = told
         self.result: Final = pa.decimal128(min(kind.precision + 10, _DIGITS), kind.scale)
         self._wide = pa.decimal128(_DIGITS, kind.scale)
@@ -200,7 +200,7 @@ class DecimalSum:
         self.fields: Final = (pa.field("sum", self._wide), pa.field("rounded", pa.float64()))
 
     def partials(self, rows: Rows, groups: Groups) -> Arrays:
-        column = _column(rows, self._column).cast(self._wide)
+        column = _column(rows, self.column).cast(self._wide)
         return self._summed(column, column.cast(pa.float64()), groups)
 
     def merged(self, partials: Arrays, groups: Groups) -> Arrays:
@@ -243,19 +243,19 @@ class Mean:
     result: Final = pa.float64()
 
     def __init__(self, total: Sum, column: str) -> None:
-        self._sum = total
-        self._count = Count(column)
+        self.sum = total
+        self.count = Count(column)
         self.fields: Final = (*total.fields, *Count.fields)
 
     def partials(self, rows: Rows, groups: Groups) -> Arrays:
-        return [*self._sum.partials(rows, groups), *self._count.partials(rows, groups)]
+        return [*self.sum.partials(rows, groups), *self.count.partials(rows, groups)]
 
     def merged(self, partials: Arrays, groups: Groups) -> Arrays:
-        return [*self._sum.merged(partials[:-1], groups), *self._count.merged(partials[-1:], groups)]
+        return [*self.sum.merged(partials[:-1], groups), *self.count.merged(partials[-1:], groups)]
 
     def results(self, partials: Arrays) -> pa.Array:
         counts = partials[-1].to_numpy()
-        means = self._sum.doubles(partials[:-1]) / np.maximum(counts, 1)
+        means = self.sum.doubles(partials[:-1]) / np.maximum(counts, 1)
         return pa.array(means, mask=counts == 0, from_pandas=False)
 
 
@@ -269,14 +269,15 @@ class Extreme:
     """The least or the greatest value. NaN is greater than all numbers, text is compared byte by byte."""
 
     def __init__(self, column: str, kind: pa.DataType, *, greatest: bool) -> None:
-        self._column = column
+        self.column = column
         self.result: Final = kind
         self.fields: Final = (pa.field("value", kind),)
+        self.greatest: Final = greatest
         self._beyond = _LEAST if greatest else _GREATEST
         self._choose: Any = np.maximum if greatest else np.minimum
 
     def partials(self, rows: Rows, groups: Groups) -> Arrays:
-        return self._chosen(_column(rows, self._column), groups)
+        return self._chosen(_column(rows, self.column), groups)
 
     def merged(self, partials: Arrays, groups: Groups) -> Arrays:
         return self._chosen(partials[0], groups)
@@ -328,11 +329,11 @@ class Distinct:
     result: Final = pa.int64()
 
     def __init__(self, column: str, kind: pa.DataType) -> None:
-        self._column = column
+        self.column = column
         self.fields: Final = (pa.field("values", pa.list_(pa.field("element", kind))),)
 
     def partials(self, rows: Rows, groups: Groups) -> Arrays:
-        column, of_row, _ = _skipping(_column(rows, self._column), groups)
+        column, of_row, _ = _skipping(_column(rows, self.column), groups)
         return [self._lists(column, of_row, groups.count)]
 
     def merged(self, partials: Arrays, groups: Groups) -> Arrays:
@@ -357,14 +358,14 @@ class Combined:
     """Several aggregates side by side: their partial columns in a row."""
 
     def __init__(self, aggregates: Sequence[tuple[str, Aggregate]]) -> None:
-        self._aggregates = [aggregate for _, aggregate in aggregates]
+        self.aggregates: Final = [aggregate for _, aggregate in aggregates]
         self.partial_fields = [
             field.with_name(f"{name}_{field.name}") for name, aggregate in aggregates for field in aggregate.fields
         ]
         self.result_fields = [pa.field(name, aggregate.result) for name, aggregate in aggregates]
 
     def partials(self, rows: Rows, groups: Groups) -> Arrays:
-        return [array for aggregate in self._aggregates for array in aggregate.partials(rows, groups)]
+        return [array for aggregate in self.aggregates for array in aggregate.partials(rows, groups)]
 
     def merged(self, partials: Arrays, groups: Groups) -> Arrays:
         return [array for one, mine in self._parts(partials) for array in one.merged(mine, groups)]
@@ -375,7 +376,7 @@ class Combined:
     def _parts(self, partials: Arrays) -> list[tuple[Aggregate, Arrays]]:
         parts = []
         start = 0
-        for aggregate in self._aggregates:
+        for aggregate in self.aggregates:
             end = start + len(aggregate.fields)
             parts.append((aggregate, partials[start:end]))
             start = end

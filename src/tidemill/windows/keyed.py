@@ -38,6 +38,11 @@ class Choices:
     retract: bool
     late_stream: str | None
 
+    @property
+    def lasting(self) -> bool:
+        """Whether results may leave more than once."""
+        return self.lateness > 0 or self.early is not None
+
 
 @dataclass(frozen=True)
 class Names:

@@ -60,13 +60,13 @@ class PaneCut(Cut):
 
     def __init__(self, span: Sliding, keys: Sequence[pa.Field], combined: Combined) -> None:
         super().__init__(keys, combined)
-        self._pane = span.pane
-        self._offset = span.offset % span.pane
+        self.pane: Final = span.pane
+        self.offset: Final = span.offset % span.pane
 
     def _placed(self, keys: list[pa.Array], times: Int64s) -> tuple[Groups, list[Int64s]]:
-        panes = (times - self._offset) // self._pane  # which rounds down, before 1970 too
+        panes = (times - self.offset) // self.pane  # which rounds down, before 1970 too
         groups = group_by([*keys, panes], len(times))
-        return groups, [panes[groups.firsts] * self._pane + self._offset]
+        return groups, [panes[groups.firsts] * self.pane + self.offset]
 
 
 class SessionCut(Cut):

@@ -47,7 +47,7 @@ class TimedWindows(KeyedWindows):
     ) -> None:
         super().__init__(chains, cut, names, keys, choices, late)
         self.span = span
-        self.lasting = choices.lateness > 0 or choices.early is not None  # results may leave more than once
+        self.lasting = choices.lasting
         flags = [SHOWN] if self.lasting else []
         self.state = table(self.key_fields, [WINDOW_START], cut.combined.partial_fields, *flags)
         self.leading = self.width + 2 + len(flags)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidemill.api.schema import ddl, read_schema, type_ddl
-from tidemill.core.graph import TIME_COLUMN, Graph, Node, Stream, Subscription
+from tidemill.core.graph import TIME_COLUMN, Graph, InSql, Node, Stream, Subscription
 from tidemill.core.ids import BEGINNING, Micros, NodeName, StreamName
 from tidemill.errors import PipelineError, RunError, SchemaError, TimestampError, UnknownColumnError, UnknownStreamError
 from tidemill.hosts.spark import initial, replaying
@@ -95,7 +95,22 @@ class Plan:
     # Computations
 
     def _computation(self, node: Node) -> Any:
+        if node.in_sql is not None:
+            return self._grouped(node, node.in_sql)
         return self.task(node, "run", self._schema_of(node))
+
+    def _grouped(self, node: Node, sql: InSql) -> Any:
+        """By Spark's own aggregation, part of which it does before the shuffle."""
+        from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users write it
+
+        (subscription,) = (s for s in self._graph.subscriptions if s.consumer == node.name)
+        groups = [F.expr(made).alias(name) for name, made in sql.groups]
+        made = [F.expr(made).alias(name) for name, made in (*sql.aggregates, (TIME_COLUMN, sql.time))]
+        frame = self.stream(subscription.stream).groupBy(*groups).agg(*made)
+        schema = self._graph.streams[node.outputs[0]].wire_schema
+        return frame.select(
+            *(F.col(quoted(field.name)).cast(type_ddl(field.type)).alias(field.name) for field in schema)
+        )
 
     def task(self, node: Node, what: replaying.What, schema: str, until: Micros | None = None) -> Any:
         """The computation's shards over all of its input, one for each partition."""
