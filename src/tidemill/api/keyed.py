@@ -16,7 +16,7 @@ from tidemill.windows.joined import IntervalJoin, output_clash
 from tidemill.windows.keyed import Choices
 from tidemill.windows.reading import Chains
 from tidemill.windows.spans import Count as CountSpan
-from tidemill.windows.spans import Sliding, Span
+from tidemill.windows.spans import Session, Span
 
 Keys = tuple[str, ...]
 
@@ -159,25 +159,28 @@ def _late_stream(stream: Stream, late: Any, told: str) -> str | None:
 def _check_choices(span: Span, choices: Choices, told: str) -> None:
     if choices.early == 0:
         raise PipelineError(f"{told} has early=0: give the event time between two early results, or leave it out.")
-    if isinstance(span, Sliding):
-        if choices.retract and not choices.lateness and choices.early is None:
+    if isinstance(span, CountSpan):
+        if choices.lasting or choices.retract or choices.late_stream is not None:
             raise PipelineError(
-                f"{told} has retract=True, but a result leaves only once. Give early= or allowed_lateness=, or "
-                "leave it out."
+                f"{told} has one of allowed_lateness=, early=, retract= and late=, which count windows do not have: "
+                "their results leave once, when they are full."
             )
         return
-    given = {
-        "allowed_lateness": choices.lateness > 0,
-        "early": choices.early is not None,
-        "retract": choices.retract,
-        "late": choices.late_stream is not None and isinstance(span, CountSpan),
-    }
-    for option, is_given in given.items():
-        if is_given:
-            raise PipelineError(
-                f"{told} has {option}=, which {'count' if isinstance(span, CountSpan) else 'session'} windows do not "
-                "have: their results leave once. Tumbling and sliding windows have it."
-            )
+    if choices.retract and not choices.lasting:
+        raise PipelineError(
+            f"{told} has retract=True, but a result leaves only once. Give early= or allowed_lateness=, or leave it "
+            "out."
+        )
+    if isinstance(span, Session) and choices.lasting and not choices.retract:
+        raise PipelineError(
+            f"{told} has sessions whose results leave more than once. A session that grows is another window, which "
+            "replaces nothing: give retract=True, so that the one before it is taken back."
+        )
+    if isinstance(span, Session) and choices.late_stream is not None:
+        raise PipelineError(
+            f"{told} has late=, which session windows do not have: whether a record is late shows only among others of "
+            "its key. Leave it out, and late ones are dropped and counted."
+        )
 
 
 def _check_pair(left: Keyed, right: Keyed, told: str) -> None:

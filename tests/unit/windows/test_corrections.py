@@ -192,3 +192,67 @@ def test_results_are_never_late_for_the_next_window(two_phase):
     assert Counter((row["k"], plain(row["window_start"]), row["total"], row["of"]) for row in found) == Counter(
         (row["k"], row["start"], row["total"], row["of"]) for row in theirs
     )
+
+
+def sessions_of(rows, gap):
+    found: list = []
+    for key, at, n in sorted(rows, key=lambda row: (str(row[0]), row[1])):
+        if found and found[-1][0] == key and at - found[-1][2] < gap:
+            found[-1][2] = at
+            found[-1][3] += n
+        else:
+            found.append([key, at, at, n])
+    return Counter((key, first, last + gap, n) for key, first, last, n in found)
+
+
+@settings(deadline=None, max_examples=150)
+@given(SEEDS, st.sampled_from([(0, 3), (7, None), (40, 15), (400, 2), (400, None)]), st.booleans(), st.integers(3, 12))
+def test_sessions_that_grow_take_back_what_they_were(seed, options, two_phase, gap):
+    lateness, early = options
+    chance = random.Random(seed)
+    pipeline = tm.Pipeline("test")
+    begun = source(pipeline).key_by("k")
+    made = begun.window(
+        tm.session(gap), allowed_lateness=lateness, early=early, retract=True, two_phase=two_phase
+    ).aggregate(n="count", least=("min", "s"))
+    made.to(tm.sinks.Collect())
+    stage = tm.testing.Stage(pipeline)
+    outputs, mark = stage.outputs[made.label], BEGINNING
+    taken: list = []
+    for row in made_rows(seed, 60, 60):
+        before = stage.late(made.label)
+        stage.send_batch("rows", *batch_of(stage.graph, "rows", [row], Micros(0)))
+        is_late = stage.late(made.label) > before
+        reached = [at for key, at, _ in taken if key == row["k"] and abs(at - row["ts"]) < gap]
+        if row["ts"] + gap + lateness > mark:
+            assert not is_late
+        elif not reached:
+            assert is_late
+        taken += [] if is_late else [(row["k"], row["ts"], 1)]
+        if chance.random() < 0.4:
+            mark = Micros(max(mark, row["ts"] + chance.randint(-10, 5)))
+            stage.advance_watermark(mark)
+    shown: Counter = Counter()
+    stage.finish()
+    for row in outputs:
+        session = (row["k"], plain(row["window_start"]), plain(row["window_end"]), row["n"])
+        assert row.timestamp == session[2] - 1
+        if row["change"] == "-":
+            assert shown[session] == 1
+            shown[session] -= 1
+        else:
+            shown[session] += 1
+    assert sum(n for (*_, n), count in shown.items() for _ in range(count)) == len(taken)
+    if lateness == 400:  # so long that nothing was over
+        assert +shown == sessions_of(taken, gap)
+
+
+def test_two_sessions_become_one():
+    stage, outputs, _ = sums(tm.session(10), allowed_lateness=100, retract=True)
+    sent(stage, ("a", 1, 0), ("a", 2, 15))
+    stage.advance_watermark(30)
+    assert told(outputs) == [("a", "+", 0, 1), ("a", "+", 15, 2)]
+    sent(stage, ("a", 4, 7))
+    assert told(outputs)[2:] == [("a", "-", 0, 1), ("a", "-", 15, 2), ("a", "+", 0, 7)]
+    stage.finish()
+    assert len(outputs) == 5

@@ -83,10 +83,15 @@ WRONG = {
     "window: early": (lambda: windowed(early=0), errors.PipelineError, "has early=0"),
     "window: lateness": (lambda: windowed(allowed_lateness="x"), errors.PipelineError, "allowed_lateness of window"),
     "window: retract alone": (lambda: windowed(retract=True), errors.PipelineError, "a result leaves only once"),
-    "window: retract for sessions": (
-        lambda: windowed(tm.session(5), retract=True),
+    "window: early sessions": (
+        lambda: windowed(tm.session(5), early=5),
         errors.PipelineError,
-        "has retract=, which session windows do not have",
+        "A session that grows is another window",
+    ),
+    "window: late sessions": (
+        lambda: windowed(tm.session(5), late="too-late"),
+        errors.PipelineError,
+        "has late=, which session windows do not have",
     ),
     "window: early for counts": (lambda: windowed(tm.count(5), early=5), errors.PipelineError, "which count windows"),
     "span: nothing": (lambda: tm.tumbling(0), errors.PipelineError, "must be longer than nothing"),
