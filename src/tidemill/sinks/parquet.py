@@ -202,7 +202,7 @@ class Held:
             whose = f"generation {mark.generation} of run {mark.run}"
             raise FencedError(
                 f"{str(self._log.folder)!r} was claimed by {whose} meanwhile; what generation {generation} of run "
-                f"{self._run} wanted to commit to it came too late"
+                f"{self._run} wanted to commit to it came too late. A folder serves one sink of one run at a time"
             )
 
     def _refuse_other_columns(self) -> None:
