@@ -8,6 +8,7 @@ import pytest
 
 import tidemill as tm
 from tests.trials import EXACT
+from tidemill.core.computing import RecordShard
 from tidemill.core.graph import Graph
 from tidemill.core.ids import Epoch, NodeName, ShardId
 from tidemill.core.keys import FULL, KeyRange
@@ -49,6 +50,7 @@ class Saved:
 
 def rows(keys):
     shard = begun(graph_of(range(0)), Place(ShardId(1), NodeName("count"), FULL, Epoch(1)), 0, [])
+    assert isinstance(shard, RecordShard)
     for key in keys:
         shard.state.active[key].n = BEFORE
     return [row for _, _, row in rows_of(shard)]
@@ -66,8 +68,8 @@ def graph_of(keys) -> Graph:
 @pytest.mark.parametrize("seed", range(12))
 def test_counts_go_on_from_what_was_counted(mechanism, seed):
     graph = graph_of(n * 7 % KEYS for n in range(LIVE))
-    nodes = dict(graph.nodes)
-    nodes["count"] = replace(nodes["count"], initial=Saved())
+    count = NodeName("count")
+    nodes = {**graph.nodes, count: replace(graph.nodes[count], initial=Saved())}
     began = Graph(graph.name, graph.streams, nodes, graph.subscriptions)
     outcome = Simulation(began, MECHANISMS[mechanism], seed=seed, workers=4, faults=swarm(seed)).run()
     assert outcome.finished
