@@ -43,9 +43,9 @@ class ColumnarState:
         self._row_of: dict[Any, int] = {}
         self._dense = DenseRows()
         self._keys: list[Any] = []
-        self._columns = {name: np.zeros(_FIRST_CAPACITY, dtype) for name, dtype in self._fields}
-        self._active = np.zeros(_FIRST_CAPACITY, bool)
-        self._inactive = np.zeros(_FIRST_CAPACITY, bool)
+        self._columns: dict[str, npt.NDArray[Any]] = {n: np.zeros(_FIRST_CAPACITY, dtype) for n, dtype in self._fields}
+        self._active: npt.NDArray[np.bool_] = np.zeros(_FIRST_CAPACITY, bool)
+        self._inactive: npt.NDArray[np.bool_] = np.zeros(_FIRST_CAPACITY, bool)
         self._encoded_early: list[SavedColumns] = []
         self._frozen = False
 

@@ -122,7 +122,7 @@ def _numbered(codes: _Codes, rows: int) -> Groups:
     if many > max(ROOMY * rows, SMALL):
         encoded = pa.array(of_row).dictionary_encode()
         of_row, many = encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
-    firsts = np.full(many, rows, np.int64)
+    firsts: Int64s = np.full(many, rows, np.int64)
     firsts[of_row[::-1]] = np.arange(rows - 1, -1, -1)  # of those that go to one place, the last one stays
     there = firsts < rows
     count = int(np.count_nonzero(there))
