@@ -39,3 +39,9 @@ def test_what_pages_link_to_is_there():
     for page in (ROOT / "docs").glob("*.md"):
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_the_figures_of_the_readme_are_those_that_were_measured():
+    from benchmarks.figures import table
+
+    assert table() in (ROOT / "README.md").read_text()
