@@ -309,3 +309,28 @@ def test_a_live_run_goes_on_from_the_state_of_a_plan(spark, live):
     assert fired >= {(row["word"], row["end"]) for row in together["windows"] if row["end"] > ROWS[half - 1]["at"]}
     last = {row["word"]: row["n"] for row in sinks["windows"].rows}
     assert last == {word: 6 * WORDS.count(word) for word in dict.fromkeys(WORDS)}
+
+
+def test_windows_that_a_plan_left_open_are_filled_live(spark, live):
+    """The state of a vectorised computation has many keys in a piece; each shard takes up its own."""
+    rows = [(f"w{n % 7}", n, n * 100) for n in range(400)]
+    half = 200
+
+    def summed(given: list[Any]) -> tm.Pipeline:
+        pipeline = tm.Pipeline("sums")
+        sales = pipeline.source("sales", tm.sources.Rows(given, "word string, n long, at long", timestamp="at"))
+        sales.key_by("word").window(tm.tumbling(9_000), name="totals").aggregate(total=("sum", "n"), n="count")
+        return pipeline
+
+    def told(found: Any) -> set[tuple[Any, ...]]:
+        return {(row["word"], row["window_start"].timestamp(), row["total"], row["n"]) for row in found}
+
+    given = [dict(zip(("word", "n", "at"), row, strict=True)) for row in rows]
+    together = told(tm.testing.replay(summed(rows), {"sales": given})["totals"])
+    history = summed(rows[:half])
+    at = rows[half][2]
+    states = history.state_dataframe("totals", spark=spark, until=at)
+    pipeline, sink = summed(rows[half:]), tm.sinks.Collect()
+    pipeline.sink("totals", sink)
+    live(pipeline, workers=2, initial_state={"totals": states}).wait(60)
+    assert told(sink.rows) == {row for row in together if row[1] * 1_000_000 + 9_000 > at}
