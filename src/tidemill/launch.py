@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tidemill.api.durations import duration
 from tidemill.api.pipeline import Pipeline
+from tidemill.api.settling import settled
 from tidemill.core.coordinator import Plan
 from tidemill.core.graph import Graph
 from tidemill.core.ids import Micros
@@ -29,7 +30,7 @@ from tidemill.hosts.spark.orders import CoordinatorOrders, Orders, for_coordinat
 from tidemill.hosts.spark.run import Run, Watcher, Watchers
 from tidemill.hosts.spark.secrets import Secrets, new_secrets
 from tidemill.observe.journal import JOURNAL
-from tidemill.ports import Expecting, Gathering, Preparable
+from tidemill.ports import Expecting, Gathering
 from tidemill.recovery.contract import NOTHING, Mechanism
 from tidemill.recovery.nothing import Nothing
 from tidemill.storage.folder import held
@@ -127,12 +128,8 @@ def _beginning_with(
 
 
 def _prepared(graph: Graph) -> Graph:
-    """Sources settle what a rewind rests on: which files there are, when a clock began. Sinks hear what is to come."""
-    now = Micros(time.time_ns() // 1_000)
-    nodes = {
-        name: replace(node, handle=node.handle.prepared(now)) if isinstance(node.handle, Preparable) else node
-        for name, node in graph.nodes.items()
-    }
+    """Sources are settled, and sinks hear what is to come."""
+    nodes = dict(settled(graph, Micros(time.time_ns() // 1_000)).nodes)
     run = entropy.token_hex(4)
     for subscription in graph.subscriptions:
         node = nodes[subscription.consumer]

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from tidemill.api import pipeline
-from tidemill.core.graph import Graph
+from tidemill.api.settling import settled
 from tidemill.core.ids import Micros, NodeName, StreamName
 from tidemill.errors import PipelineError
-from tidemill.ports import Preparable
 
 
 class Pipeline(pipeline.Pipeline):
@@ -70,15 +68,7 @@ class Pipeline(pipeline.Pipeline):
         from tidemill.hosts.spark.plan import Plan  # noqa: PLC0415
 
         at = Micros(time.time_ns() // 1_000) if now is None else micros(now)
-        return Plan(_settled(self.graph(), at), inputs, _session(spark, inputs), at, seed)
-
-
-def _settled(graph: Graph, now: Micros) -> Graph:
-    nodes = {
-        name: replace(node, handle=node.handle.prepared(now)) if isinstance(node.handle, Preparable) else node
-        for name, node in graph.nodes.items()
-    }
-    return Graph(graph.name, graph.streams, nodes, graph.subscriptions)
+        return Plan(settled(self.graph(), at), inputs, _session(spark, inputs), at, seed)
 
 
 def _session(given: Any, inputs: Mapping[str, Any]) -> Any:
