@@ -83,7 +83,7 @@ class Jobs:
                 job.submission += 1
                 job.failures = job.failures + 1 if lived < LONG_ENOUGH else 0
                 if job.failures >= MOST_FAILURES or _is_hopeless(job.last):
-                    self._hopeless(job.place, job.last)
+                    self._hopeless(job.place, f"{job.last}{_remedy(job.last)}")
                     return
                 self._over.wait(PAUSE * 2**job.failures)
 
@@ -179,3 +179,13 @@ def readable(error: Exception) -> str:
 def _is_hopeless(last: str) -> bool:
     """What another try will not mend."""
     return "ModuleNotFoundError" in last or "can't reach the coordinator" in last or ": install one version" in last
+
+
+def _remedy(last: str) -> str:
+    if "ModuleNotFoundError" not in last:
+        return ""
+    return (
+        ". The workers' Python is the one that Spark starts: PYSPARK_PYTHON, or else the python3 of the path. Set it to "
+        f"one that has what the pipeline needs, such as this program's ({sys.executable}), before the session is made, "
+        "and see that modules of your own are there too"
+    )
