@@ -185,7 +185,7 @@ def _remedy(last: str) -> str:
     if "ModuleNotFoundError" not in last:
         return ""
     return (
-        ". The workers' Python is the one that Spark starts: PYSPARK_PYTHON, or else the python3 of the path. Set it to "
-        f"one that has what the pipeline needs, such as this program's ({sys.executable}), before the session is made, "
-        "and see that modules of your own are there too"
+        ". The workers' Python is the one that Spark starts: PYSPARK_PYTHON, or else the python3 of the path. Set it "
+        f"to one that has what the pipeline needs, such as this program's ({sys.executable}), before the session is "
+        "made, and see that modules of your own are there too"
     )
