@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemill.core.ids import BEGINNING
+from tidemill.core.ids import BEGINNING, END
 from tidemill.windows.groups import Groups, Int64s, codes_of, is_in, take
 from tidemill.windows.keyed import DUE, Choices, Keys, Names, merge_rows, table
 from tidemill.windows.panes import FIRST, LAST, RECORDS, SessionCut, sessions
@@ -48,7 +48,8 @@ class GrowingSessions(SessionWindows):
         mark, early = ctx.watermark, self.choices.early
         due: Int64s = np.maximum(ends, mark)
         if early is not None:
-            due = np.minimum(due, np.where(ends > mark, (mark // early + 1) * early, mark))
+            following = min((mark // early + 1) * early, END)  # beyond the end there is nothing to look at
+            due = np.minimum(due, np.where(ends > mark, following, mark))
         return due
 
     def _take_late(self, ctx: Any, rows: pa.RecordBatch) -> None:

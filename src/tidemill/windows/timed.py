@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidemill.core.ids import BEGINNING
+from tidemill.core.ids import BEGINNING, END
 from tidemill.windows.groups import Groups, Int64s, group_by, is_in, take
 from tidemill.windows.keyed import (
     DUE,
@@ -89,7 +89,8 @@ class TimedWindows(KeyedWindows):
         mark, early = ctx.watermark, self.choices.early
         due = np.maximum(starts + self.span.size, mark)
         if early is not None:
-            due = np.minimum(due, np.where(starts + self.span.size > mark, (mark // early + 1) * early, mark))
+            following = min((mark // early + 1) * early, END)  # beyond the end there is nothing to look at
+            due = np.minimum(due, np.where(starts + self.span.size > mark, following, mark))
         flags = [pa.array(np.zeros(len(starts), bool))] if self.lasting else []
         columns = [*panes.columns[: self.width], pa.array(starts), pa.array(due), *flags, *self.cut.partials_of(panes)]
         ctx.state.add(pa.RecordBatch.from_arrays(columns, schema=self.state.schema))
