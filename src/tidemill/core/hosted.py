@@ -108,6 +108,7 @@ class Hosted:
         self.yielding_together: dict[ShardId, None] = {}
         self.unsent: list[Bundle] = []  # a parent's
         self.sealing: int | None = None  # the round in which its sink's piece was asked for
+        self.closing = False  # a piece is being made
 
     @property
     def id(self) -> ShardId:
@@ -266,10 +267,15 @@ class Hosted:
                     channel.accepted(accepted.epoch, accepted.report)
 
     def stage_to_close(self) -> CloseStage | None:
-        """What was asked for of a sink's shard, once everything before it has been staged."""
+        """What was asked for of a sink's shard, once everything before it has been staged.
+
+        One piece after the other: a commit that lists a later one is to list those before it too.
+        """
         if self.sealing is None or self.dirty or self.flushes:
             return None
-        round, self.sealing = self.sealing, None
+        if self.closing:
+            return None
+        round, self.sealing, self.closing = self.sealing, None, True
         return CloseStage(self.id, self.adoption.epoch, round)
 
     def at_rest(self) -> bool:

@@ -476,6 +476,8 @@ class Worker:
         hosted = self.hosted.get(event.shard)
         if hosted is not None and hosted.adoption.epoch == event.epoch:
             self._to_coordinator(messages.Sealed(event.shard, event.epoch, event.piece, event.round))
+            hosted.closing = False
+            self._seal_if_due(hosted)
 
     # Time
 

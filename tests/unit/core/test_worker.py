@@ -1032,6 +1032,21 @@ def test_a_stage_is_closed_when_all_was_staged():
     assert worker.told(FIRST, messages.Sealed) == [messages.Sealed(3, 6, b"piece")]
 
 
+def test_a_piece_is_made_when_the_one_before_it_is():
+    """A later one that came first would be committed without it."""
+    worker = sinking()
+    worker.hear(FIRST, messages.Seal(3, 6, 0))
+    assert worker.asked(effects.CloseStage) == [effects.CloseStage(3, 6, 0)]
+    worker.hear(FIRST, messages.Seal(3, 6, 1))
+    worker.work()
+    assert worker.asked(effects.CloseStage) == []
+    worker.happen(events.SealDone(worker.now, 3, 6, b"first", 0))
+    assert worker.told(FIRST, messages.Sealed) == [messages.Sealed(3, 6, b"first", 0)]
+    assert worker.asked(effects.CloseStage) == [effects.CloseStage(3, 6, 1)]
+    worker.happen(events.SealDone(worker.now, 3, 6, b"second", 1))
+    assert worker.told(FIRST, messages.Sealed) == [messages.Sealed(3, 6, b"second", 1)]
+
+
 def test_a_sink_that_was_restored_is_not_sealed_before_what_it_had_accepted_is_staged():
     worker = sinking(Slow())
     shard = shard_of(worker.core.graph, "counts-sink", shard=3, epoch=6)
