@@ -45,7 +45,6 @@ class Sinking:
         self._at_once = at_once
         self._writers: dict[tuple[ShardId, Epoch], SinkWriter] = {}
         self._preparing: dict[tuple[ShardId, Epoch], list[pa.RecordBatch]] = {}  # what came while the writer was busy
-        self._asked_again: dict[tuple[ShardId, Epoch], effects.CloseStage] = {}
         self._held: dict[tuple[ShardId, Epoch], list[pa.RecordBatch]] = {}
         self._gathered: dict[NodeName, list[pa.RecordBatch]] = {}
         self._number = 0
@@ -101,9 +100,7 @@ class Sinking:
             piece = stream_of(batches) if batches else b""
             self._loop.tell(lambda now: events.SealDone(now, *key, piece, effect.round))
             return
-        if key in self._preparing:
-            self._asked_again[key] = effect
-            return
+        assert key not in self._preparing, "the core asks for one piece after the other"
         writer = self._writers.get(key)
         if writer is None:
             self._loop.tell(lambda now: events.SealDone(now, *key, b"", effect.round))
@@ -124,8 +121,6 @@ class Sinking:
         """What came meanwhile is for the next piece."""
         for batch in self._preparing.pop(key):
             self._write(node, key, batch)
-        if key in self._asked_again:
-            self.close_stage(self._asked_again.pop(key))
 
     def close(self) -> None:
         for writer in self._writers.values():

@@ -237,8 +237,9 @@ def test_what_comes_while_a_piece_is_made_is_for_the_next():
     sunk.stage(("b", 2, 200))
     (writer,) = table.writers.values()
     assert writer.rows == [row("a", 1)], "a writer is never asked two things at once"
-    sunk.sinking.close_stage(CloseStage(SHARD, EPOCH, 1))
     assert sunk.loop.told == []
+    sunk.loop.finish()
+    sunk.sinking.close_stage(CloseStage(SHARD, EPOCH, 1))
     sunk.loop.finish()
     assert [(done.round, done.piece) for done in sunk.loop.told] == [(0, b"1 rows"), (1, b"2 rows")]
     assert writer.rows == [row("a", 1), row("b", 2)]
