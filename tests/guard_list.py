@@ -199,6 +199,14 @@ GUARDS: Final = [
         "tests/unit/core/test_worker.py",
     ),
     Guard(
+        "what a state begins with is for the epoch that asked",
+        "Law 5",
+        "core/worker.py",
+        "        if hosted is not None and hosted.adoption.epoch == event.epoch:\n            adoption =",
+        "        if hosted is not None:\n            adoption =",
+        "tests/unit/core/test_worker.py",
+    ),
+    Guard(
         "a shard keeps of what the state begins with only its own keys",
         "Law 5",
         "core/pieces.py",

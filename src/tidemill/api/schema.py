@@ -94,9 +94,14 @@ def type_ddl(type: pa.DataType) -> str:
     return str(type)
 
 
+def quoted(name: str) -> str:
+    """A column's name as it may stand in SQL, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def _field_ddl(field: pa.Field, between: str) -> str:
     plain = re.fullmatch(r"[a-z_]\w*", field.name, re.ASCII | re.IGNORECASE)
-    name = field.name if plain else "`" + field.name.replace("`", "``") + "`"
+    name = field.name if plain else quoted(field.name)
     return f"{name}{between}{type_ddl(field.type)}{'' if field.nullable else ' NOT NULL'}"
 
 

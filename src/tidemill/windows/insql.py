@@ -6,13 +6,10 @@ What is not said here is done by the computation itself.
 
 from __future__ import annotations
 
+from tidemill.api.schema import quoted
 from tidemill.core.graph import TIME_COLUMN, InSql
 from tidemill.windows.aggregates import Aggregate, Count, DoubleSum, Extreme, Mean, WholeSum
 from tidemill.windows.panes import RECORDS, START, PaneCut
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def panes_in_sql(cut: PaneCut) -> InSql | None:

@@ -61,6 +61,21 @@ def delivered(worker, peer=OTHER):
     return rows_of(*(delivery.bundle for delivery in worker.deliveries(peer)))
 
 
+def test_what_a_state_begins_with_is_for_the_epoch_that_asked():
+    """An answer that is late finds the shard under another epoch, for which it was asked for anew."""
+    plain = pipeline(Pass, state=None)
+    nodes = {name: replace(node, initial=object()) if name == "count" else node for name, node in plain.nodes.items()}
+    worker = DrivenWorker(Graph(plain.name, plain.streams, nodes, plain.subscriptions))
+    worker.routes(route(1, "words-source", OTHER), route(2, "count", None, epoch=5), route(3, "counts-sink", OTHER))
+    for epoch in (5, 6):
+        worker.adopt(adoption(2, "count", epoch=epoch))
+        assert [asked.epoch for asked in worker.asked(effects.LoadInitial)] == [epoch]
+    worker.happen(events.InitialLoaded(worker.now, 2, 5, []))
+    assert worker.told(FIRST, messages.Ready) == [], "it runs before what it asked for has come"
+    worker.happen(events.InitialLoaded(worker.now, 2, 6, []))
+    assert worker.told(FIRST, messages.Ready) == [messages.Ready(2, 6)]
+
+
 # One owner (Law 3)
 
 

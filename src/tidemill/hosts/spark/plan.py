@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidemill.api.schema import ddl, read_schema, type_ddl
+from tidemill.api.schema import ddl, quoted, read_schema, type_ddl
 from tidemill.core.graph import TIME_COLUMN, Graph, InSql, Node, Stream, Subscription
 from tidemill.core.ids import BEGINNING, Micros, NodeName, StreamName
 from tidemill.errors import PipelineError, RunError, SchemaError, TimestampError, UnknownColumnError, UnknownStreamError
@@ -181,10 +181,6 @@ class Plan:
 
 def wire_ddl(stream: Stream) -> str:
     return f"{ddl(stream.schema)}, {TIME_COLUMN} long NOT NULL"
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _sortable(type: pa.DataType) -> bool:

@@ -19,15 +19,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidemill.api.schema import ddl
+from tidemill.api.schema import ddl, quoted
 from tidemill.core.graph import TIME_COLUMN, Graph, Node, Stream
 from tidemill.core.ids import Micros, StreamName
 from tidemill.errors import DataError, RunError, StorageError
 from tidemill.hosts.spark.attendance import import_paths
 from tidemill.hosts.spark.jobs import readable
-from tidemill.hosts.spark.plan import quoted, timed
+from tidemill.hosts.spark.plan import timed
 from tidemill.hosts.spark.replaying import POSITION
-from tidemill.hosts.spark.session import is_remote
+from tidemill.hosts.spark.session import is_local, is_remote
 from tidemill.ports import Gathering
 from tidemill.sinks import Collect, Parquet
 from tidemill.sources.table import Part, Table
@@ -64,7 +64,7 @@ def _folder(session: Any, storage: str | Path | None, first: Node) -> Path:
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
         folder.mkdir()
         return folder
-    if is_remote(session) or not str(session.conf.get("spark.master", "")).startswith("local"):
+    if not is_local(session):
         raise StorageError(
             f"the source of {first.outputs[0]!r} (declared at {first.declared_at}) is a DataFrame, which Spark writes "
             "down for the run, and the workers may be on other machines. Give the run storage= in a folder that all "
