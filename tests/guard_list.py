@@ -248,6 +248,14 @@ GUARDS: Final = [
         "tests/conformance/test_nothing.py",
     ),
     Guard(
+        "a loss ends a commit on the way",
+        "Law 6",
+        "core/coordinator.py",
+        '        if self._interim == "sealing":\n            self._interim = ""\n',
+        "",
+        "tests/unit/core/test_coordinator.py",
+    ),
+    Guard(
         "a sink's pieces are made one after the other",
         "Law 6",
         "core/hosted.py",

@@ -711,3 +711,19 @@ def test_a_wish_that_can_t_be_had_or_comes_at_a_wrong_time_is_refused():
 
 def test_it_does_everything_when_it_is_told():
     assert not running().core.busy
+
+
+def test_a_worker_lost_during_a_commit_on_the_way_keeps_no_later_commit_waiting():
+    half = Deciding()
+    made = running(half, workers=2)
+    (sink,) = made.shards_of("counts-sink")
+    lost = made.owner_of(sink)
+    left = OTHER if lost == ME else ME
+    half.answers["ticked"] = (d.SealSoFar(),)
+    made.tick()
+    made.gone(lost)
+    again = Peer(lost.worker, 2)
+    made.join(again)
+    made.ready(again, left)
+    made.end()
+    assert made.core.phase == "sealing"
