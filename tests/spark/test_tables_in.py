@@ -147,7 +147,7 @@ def test_a_plan_uses_the_dataframe_itself(spark):
 
 @pytest.mark.usefixtures("nothing_left")
 def test_on_several_machines_it_needs_a_folder_that_all_share(live, spark, monkeypatch):
-    monkeypatch.setattr("tidemill.hosts.spark.tables.is_remote", lambda _: True)
+    monkeypatch.setattr("tidemill.hosts.spark.tables.is_local", lambda _: False)
     with pytest.raises(StorageError, match=r"the source of 'orders' .*storage= in a folder that all"):
         live(seen(orders(spark, 5), tm.sinks.Collect(), timestamp="at"))
 
